@@ -68,10 +68,10 @@ serve: $(VENV)/.runtime
 	$(BIN)/sightline serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(PYTEST) -m "not interop and not servers" $(ARGS)
+	$(PYTEST) -m "not interop and not image and not servers" $(ARGS)
 
 test-servers: $(VENV)/.dev
-	$(PYTEST) -m "not interop and servers" $(ARGS)
+	$(PYTEST) -m "not interop and not image and servers" $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -119,6 +119,7 @@ nightly: $(VENV)/.dev
 	SIGHTLINE_ESCROW_EXAMPLES=1000 $(BIN)/python -m pytest tests/chain/contracts/test_escrow_invariants.py
 	SIGHTLINE_API_EXAMPLES=12 $(BIN)/python -m pytest tests/http/test_schemathesis.py
 	SIGHTLINE_KILL_ROUNDS=50 SIGHTLINE_FIRST_START_KILLS=20 SIGHTLINE_FAULT_MINUTES=2 WEBHOOK_KILLS=20 ./scripts/interop.sh $(ARGS)
+	./scripts/nightly_image.sh && $(BIN)/python -m pytest -m image tests/deploy
 	$(MAKE) nemesis minutes=20 seed=$$(date +%Y%m%d)
 	$(MAKE) cluster-soak seed=$$(date +%Y%m%d)
 
@@ -145,6 +146,8 @@ lock: $(BIN)/python
 	$(PIP_INSTALL) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate -c constraints.txt \
 		--no-emit-package sightline-client --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate -c constraints.txt --extra c2pa \
+		--no-emit-package sightline-client --custom-compile-command "make lock" --output-file requirements-c2pa.lock pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" --output-file scripts/manual-requirements.txt scripts/manual-requirements.in
 

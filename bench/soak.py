@@ -1,4 +1,4 @@
-"""Soak test: `python -m bench.soak [--minutes 60] [--devices 200] [--videos 20] [--directory DIR]`.
+"""Soak test: `python -m bench.soak [--minutes 60] [--devices 200] [--videos 20] [--consumers 4] [--directory DIR]`.
 
 Runs one server with its embedded database, chain and media workers, and keeps it under load:
 
@@ -9,9 +9,9 @@ Runs one server with its embedded database, chain and media workers, and keeps i
 - One viewer at a time plays a session by WHEP.
 
 Every 30 seconds it appends a sample to `samples.jsonl`: latencies as the clients see them, and memory, threads,
-descriptors, CPU and files of the server and its child processes. At the end it compares the charges with the chain and
-prints a Markdown table. Exits with 1 when money differs, or when memory, threads or descriptors grow from the middle
-third of the run to the last third.
+descriptors, CPU and files of the server and its child processes. At the end it compares the charges with what left the
+consumers' wallets, and prints a Markdown table. Exits with 1 when money differs or none has moved, or when memory,
+threads or descriptors grow from the middle third of the run to the last third.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
@@ -77,10 +77,10 @@ class Results:
 class Soak:
     """One run."""
 
-    def __init__(self, directory: Path, *, devices: int, videos: int, seed: int) -> None:
+    def __init__(self, directory: Path, *, devices: int, videos: int, consumers: int, seed: int) -> None:
         self._local = LocalServer(directory)
         self._directory = directory
-        self._devices, self._videos = devices, videos
+        self._devices, self._videos, self._consumers = devices, videos, consumers
         self._rng = random.Random(seed)
         self._results = Results()
         self._live: dict[str, str] = {}
@@ -91,20 +91,28 @@ class Soak:
         """Run the load for that long, end every session, and check the money. Returns the samples."""
         samples: list[dict[str, Any]] = []
         async with self._local.running() as server:
-            consumer_wallet = await self._local.funded_wallet(FUNDS)
-            consumer = await self._local.join(consumer_wallet, "CONSUMER", "soak-consumer")
+            wallets = [await self._local.funded_wallet(FUNDS) for _ in range(self._consumers)]
+            consumers = [
+                await self._local.join(wallet, "CONSUMER", f"soak-consumer-{number}")
+                for number, wallet in enumerate(wallets)
+            ]
             operators = await self._operators()
             ends_at = trio.current_time() + minutes * 60
             async with self._cameras(clip, operators[: self._videos]), trio.open_nursery() as around:
                 around.start_soon(self._view)
-                async with AsyncSightline(self._local.url, consumer.key) as api, trio.open_nursery() as sessions:
+                async with AsyncExitStack() as stack, trio.open_nursery() as sessions:
+                    apis = [
+                        await stack.enter_async_context(AsyncSightline(self._local.url, consumer.key))
+                        for consumer in consumers
+                    ]
                     for number in range(self._videos):
+                        api = apis[number % self._consumers]
                         sessions.start_soon(self._consume, api, spot(number), number * START_EVERY_S)
                     while trio.current_time() < ends_at:
                         samples.append(await self._sample(server.pid, operators[self._videos :]))
                     self._is_closing = True
                 around.cancel_scope.cancel()
-            await self._check_money(consumer_wallet.address)
+            await self._check_money([wallet.address for wallet in wallets])
         return samples
 
     async def _operators(self) -> list[dict[str, str]]:
@@ -265,19 +273,21 @@ class Soak:
             file.write(json.dumps(sample) + "\n")
         return sample
 
-    async def _check_money(self, consumer_address: str) -> None:
-        """Compare the sum of the charges with what left the consumer's wallet.
+    async def _check_money(self, consumers: list[str]) -> None:
+        """Compare the sum of the charges with what left the consumers' wallets.
 
         Raises:
-            RuntimeError: They differ.
+            RuntimeError: They differ, or no money has moved.
         """
         async with AsyncSightline(self._local.url) as api:
             config = await api.config()
-        left = await AsyncChain(config.rpc_url).balance_of(config.usdc_address, consumer_address)
-        sys.stdout.write(f"charged {self._results.charged}, paid on the chain {FUNDS - left} micro-USDC\n")
+        chain, paid = AsyncChain(config.rpc_url), 0
+        for address in consumers:
+            paid += FUNDS - await chain.balance_of(config.usdc_address, address)
+        sys.stdout.write(f"charged {self._results.charged}, paid on the chain {paid} micro-USDC\n")
         sys.stdout.write(f"{json.dumps(self._results.counts)}\n")
-        if FUNDS - left != self._results.charged:
-            raise RuntimeError("the charges differ from the chain")
+        if not paid == self._results.charged > 0:
+            raise RuntimeError("the charges differ from the chain, or are 0")
 
 
 def _tree(server: int) -> list[psutil.Process]:
@@ -358,10 +368,10 @@ def table(samples: list[dict[str, Any]], every: int) -> str:
     """Return one row for each `every` samples: the median of each latency, else the last value."""
     kinds = sorted(samples[-1]["processes"])
     lines = [
-        "| minutes | machine CPU % | live | heartbeats p50, p99 | GET p99 | frame p99 | "
+        "| minutes | load average | machine CPU % | live | heartbeats p50, p99 | GET p99 | frame p99 | "
         + " | ".join(f"{kind}: MB, threads, descriptors, CPU %" for kind in kinds)
         + " | files, MB | settled |",
-        "|" + "---|" * (8 + len(kinds)),
+        "|" + "---|" * (9 + len(kinds)),
     ]
 
     def median(rows: list[dict[str, Any]], *names: str) -> float:
@@ -379,6 +389,7 @@ def table(samples: list[dict[str, Any]], every: int) -> str:
         last = rows[-1]
         cells = [
             f"{(last['at'] - start) / 60:.0f}",
+            f"{median(rows, 'load_1_min'):.0f}",
             f"{median(rows, 'machine_cpu_percent'):.0f}",
             f"{last['live']}",
             f"{median(rows, 'heartbeats', 'p50'):.1f}, {median(rows, 'heartbeats', 'p99'):.0f}",
@@ -401,6 +412,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--devices", type=int, default=200, help="devices in all")
     parser.add_argument("--videos", type=int, default=20, help="devices among them that serve sessions with video")
+    parser.add_argument("--consumers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", type=Path, help="default: a new directory in /tmp")
     given = parser.parse_args()
@@ -411,7 +423,7 @@ def main() -> int:
         "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "0",
         "SIGHTLINE_UNFUNDED_SESSIONS_MAX": "0",
     }
-    soak = Soak(directory, devices=given.devices, videos=given.videos, seed=given.seed)
+    soak = Soak(directory, devices=given.devices, videos=given.videos, consumers=given.consumers, seed=given.seed)
     sys.stdout.write(f"samples: {directory / 'samples.jsonl'}\n")
     sys.stdout.flush()
     clip = directory / "clip.mp4"

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
+import structlog
 import trio
 
 from sightline.actors.deps import SESSION
@@ -17,6 +18,7 @@ from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import SAMPLE_EVERY_S
 from sightline.chain.service import ChainService
 from sightline.cluster.roles import RoleWork, run_roles
+from sightline.domain.errors import SightlineError
 from sightline.domain.session.messages import SettlementMined
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.leases import ServerRole
@@ -31,12 +33,15 @@ RETENTION_EVERY_S: Final = 3_600.0
 PAYMENTS_EVERY_S: Final = 2.0
 """How soon each server holds new sessions after the watcher has found a payment that the database does not know."""
 
+log = structlog.get_logger("sightline")
+
 
 async def start_background(core: Core, nursery: trio.Nursery, retry: StartRetry) -> None:
     """Start the loops. Returns when the payments that the database does not know were read once."""
     read_payments = partial(core.actors.deps.payment_hold.load, core.stores.payments.unknown)
     await retry.run(read_payments)
     nursery.start_soon(run_roles, core.membership.owned, _role_works(core))
+    nursery.start_soon(_await_first_reading, core)
     loops = (
         ("suspensions", core.administration.suspensions.watch, 0),
         ("unknown_payments", read_payments, PAYMENTS_EVERY_S),
@@ -46,6 +51,22 @@ async def start_background(core: Core, nursery: trio.Nursery, retry: StartRetry)
         nursery.start_soon(partial(run_forever, name, step, every_s=every_s))
     if not core.base.is_worker:
         nursery.start_soon(rotate_logs, core.base.settings.data_dir)
+
+
+async def _await_first_reading(core: Core) -> None:
+    """Hold new sessions until the watcher, of this server or of another one, has read the chain up to its head."""
+
+    async def is_read() -> bool:
+        runs_watcher = core.membership.owned.role_lease(ServerRole.WATCHER) is not None
+        return await core.stores.payments.is_chain_read(runs_watcher=runs_watcher)
+
+    hold = core.actors.deps.payment_hold
+    while not hold.is_chain_read:
+        try:
+            await hold.await_reading(is_read, core.stores.payments.unknown)
+        except SightlineError as error:
+            log.warning("first_reading_not_known", reason=str(error))
+            await trio.sleep(PAYMENTS_EVERY_S)
 
 
 def _role_works(core: Core) -> Mapping[ServerRole, RoleWork]:

@@ -127,7 +127,7 @@ async def open_relations(
     if settings.spicedb_endpoint is None:
         yield await retry.run(lambda: PostgresRelations.open(database, token_key=secrets.token_key))
         return
-    with check_setting("SIGHTLINE_SPICEDB_ENDPOINT (it needs `pip install 'sightline[spicedb]'`)"):
+    with check_setting("SIGHTLINE_SPICEDB_ENDPOINT (it needs `pip install 'sightline-live[spicedb]'`)"):
         from sightline.identity.spicedb import SpiceDbOptions, open_spicedb
     with check_setting("SIGHTLINE_SPICEDB_CA"):
         certificates = settings.spicedb_ca.read_bytes() if settings.spicedb_ca is not None else None

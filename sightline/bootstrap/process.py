@@ -22,6 +22,7 @@ from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_add
 from sightline.bootstrap.listeners.ports import Ports, reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.observability.traces import open_tracer
+from sightline.bootstrap.options.frame_signing import require_signing
 from sightline.bootstrap.start import open_core
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.config import Settings
@@ -88,6 +89,7 @@ def prepare(settings: Settings) -> Iterator[Prepared]:
             stack.enter_context(lock_directory(directory))
         settings = settings.model_copy(update={"data_dir": directory})
         check_tls_files(settings)
+        require_signing(settings)
         restrict_new_files()
         own_tls = _issue_certificate(settings) if settings.tls_auto else None
         if own_tls is not None:

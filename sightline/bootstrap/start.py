@@ -17,6 +17,7 @@ import trio
 
 from sightline.actors.build import Actors, build_actors
 from sightline.actors.deps import Deps
+from sightline.actors.payment_hold import PaymentHold
 from sightline.actors.recovery import recover
 from sightline.actors.service.administration import Administration
 from sightline.actors.watchers import Watchers
@@ -51,6 +52,8 @@ GC_THRESHOLDS: Final = (50_000, 50, 50)
 """Collections are made less often than by default, from recovery on: recovery makes many objects and frees few, and the
 default thresholds spend 40 % of its time on collections that find nothing."""
 
+FIRST_READING_S: Final = 5.0
+"""How long a start waits for the watcher's first reading. Afterwards calls are answered, and new sessions are held."""
 ACTOR_DRAIN_S: Final = 5.0
 
 log = structlog.get_logger("sightline")
@@ -134,6 +137,8 @@ async def open_core(base: Base) -> AsyncIterator[Core]:
             running.start_soon(membership.run)
             await start_background(core, running, retry)
             await membership.wait_complete(settings.startup_timeout_seconds)
+            with trio.move_on_after(FIRST_READING_S):
+                await actors.deps.payment_hold.wait_read()
 
             yield core
 
@@ -182,6 +187,7 @@ def _make_actors(base: Base, stores: Stores, chain: ChainService, video: Video, 
         watchers=Watchers(),
         owned=membership.owned,
         on_settlement=chain.notify,
+        payment_hold=PaymentHold(is_chain_read=False),
     )
     actors = build_actors(deps, membership.others, tracer=base.tracer)
     membership.attach(actors.registry, partial(recover, stores.rows, actors.registry), clock_ms=base.clock.now_ms)

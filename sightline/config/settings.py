@@ -318,8 +318,9 @@ class Settings(BaseModel):
         0, ge=0, description="Bits per second that a publisher may send; 0: as much as its congestion control allows."
     )
     frame_signing: Literal["off", "request", "always"] = Field(
-        "request",
-        description="Sign JPEG frames by C2PA content credentials: off, request (calls with signed=1), or always.",
+        "off",
+        description="Sign JPEG frames by C2PA content credentials: off, request (calls with signed=1), or always. "
+        "Needs pip install 'sightline-live[c2pa]'.",
     )
     frame_signing_key: Path | None = Field(
         None,

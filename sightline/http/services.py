@@ -47,7 +47,7 @@ class ResourceOptions:
     """Delay before the multipart stream looks again when no frame is available."""
     webhook_secret: bytes = field(default=b"", repr=False)
     """HMAC key of the video provider's webhooks; empty: webhooks are refused."""
-    frame_signing: FrameSigning = "request"
+    frame_signing: FrameSigning = "off"
     webhook_skew_ms: int = 300_000
     faucet_daily_micro: int = 50_000_000
     """Test money that a wallet gets at most on a UTC day; 0: none."""

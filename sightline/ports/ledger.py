@@ -205,6 +205,10 @@ class CursorMovedError(SightlineError):
     """Another writer moved the watcher's cursor; nothing was stored. Read the cursor again."""
 
 
+class WrittenOffMeanwhileError(SightlineError):
+    """A settlement was written off while the block with its payment was read; nothing was stored. Read it again."""
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockRef:
@@ -337,7 +341,8 @@ class SettlementOutbox(Protocol):
         """Write off a waiting settlement permanently and release its hold.
 
         Returns:
-            The row after the call: WRITTEN_OFF, or unchanged if it is not waiting; None if there is none.
+            The row after the call: WRITTEN_OFF, or unchanged if it is not waiting, or if the watcher has seen a payment
+            of its session on the chain; None if there is none.
         """
         ...
 
@@ -544,7 +549,14 @@ class WalletLedger(Protocol):
         ...
 
     async def without_settlement(self, hashes: Sequence[str]) -> frozenset[str]:
-        """Return which of these sessionIdHashes have neither a settlement nor an adopted payment."""
+        """Return which of these sessionIdHashes have neither a settlement that counts nor an adopted payment.
+
+        A settlement that was written off does not count: nobody expected a payment any more.
+        """
+        ...
+
+    async def written_off(self, hashes: Sequence[str]) -> frozenset[str]:
+        """Return which of these sessionIdHashes have a settlement that was written off, and no adopted payment."""
         ...
 
     async def relayers(self) -> frozenset[str]:
@@ -564,6 +576,7 @@ class WalletLedger(Protocol):
 
         Raises:
             CursorMovedError: The cursor is not `application.previous`.
+            WrittenOffMeanwhileError: A settled session is written off, and its payment is not among the unknown ones.
         """
         ...
 
@@ -635,6 +648,15 @@ class PaymentJournal(Protocol):
 
         Returns:
             What was adopted; None, with nothing adopted, if there are more or fewer.
+        """
+        ...
+
+    async def is_chain_read(self, *, runs_watcher: bool) -> bool:
+        """Return whether the present watcher, of whichever server, has once read the chain up to its head.
+
+        Args:
+            runs_watcher: Whether this server runs it. A watcher of an earlier version does not say what it has read. It
+                counts as having read all, because it is another server's, which was running already.
         """
         ...
 

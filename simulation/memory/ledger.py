@@ -30,6 +30,7 @@ from sightline.ports.ledger import (
     UsageSide,
     WalletReading,
     WalletView,
+    WrittenOffMeanwhileError,
 )
 from sightline.ports.store import DEMAND_PAID_MS, KeySpending
 from sightline.storage.postgres.ledger import HEADERS_KEPT
@@ -145,16 +146,30 @@ class MemoryLedger(MemoryOutbox):
         return [row for _, row in sorted(found, key=lambda each: each[0])]
 
     async def without_settlement(self, hashes: Sequence[str]) -> frozenset[str]:
-        """Return which of these sessionIdHashes have neither a settlement nor an adopted payment."""
-        known = {row.session_id_hash for row in self._settlements.values()}
-        return frozenset(each for each in hashes if each not in known and not self.payments.is_adopted(each))
+        """Return which of these sessionIdHashes have neither a settlement that counts nor an adopted payment."""
+        return frozenset(
+            each for each in hashes if not self._has_settlement(each) and not self.payments.is_adopted(each)
+        )
+
+    async def written_off(self, hashes: Sequence[str]) -> frozenset[str]:
+        """Return which of these sessionIdHashes have a settlement that was written off, and no adopted payment."""
+        given_up = {
+            row.session_id_hash for row in self._settlements.values() if row.state is SettlementState.WRITTEN_OFF
+        }
+        return frozenset(each for each in hashes if each in given_up and not self.payments.is_adopted(each))
 
     async def relayers(self) -> frozenset[str]:
         """Return the addresses of all keys that have signed settlements of this ledger."""
         return frozenset(self._keys)
 
+    def _has_settlement(self, hashed: str) -> bool:
+        return any(
+            row.session_id_hash == hashed and row.state is not SettlementState.WRITTEN_OFF
+            for row in self._settlements.values()
+        )
+
     def _has_settlement_or_will(self, hashed: str) -> bool:
-        if any(row.session_id_hash == hashed for row in self._settlements.values()):
+        if self._has_settlement(hashed):
             return True
         hold = self._hold_by_hash.get(hashed)
         session = None if hold is None else self.session_of(hold.session_id)
@@ -166,13 +181,18 @@ class MemoryLedger(MemoryOutbox):
         return UnknownPayments(count=len(paid), amount_micro=sum(each.to_amount + each.fee_amount for each in paid))
 
     async def mark_checked(self, *, now_ms: int) -> None:
-        """Record that the endpoint still has the cursor's block as head."""
+        """Record that every block up to the endpoint's head is applied."""
         self._checked_at_ms = now_ms
+        self.payments.is_read = True
 
     async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
         """Write events, readings, released holds and the cursor."""
         if self._head != application.previous:
             raise CursorMovedError(f"the cursor is {self._head}, not {application.previous}")
+        recorded = {payment.session_id_hash for payment in application.unknown}
+        given_up = await self.written_off([hashed for hashed, _ in application.settled])
+        if any(hashed not in recorded and not self.payments.is_found(hashed) for hashed in given_up):
+            raise WrittenOffMeanwhileError("a settlement was written off after its payment was read")
         for event in application.events:
             self._add_event(event, now_ms)
         for reading in application.readings:
@@ -449,6 +469,11 @@ class MemoryLedger(MemoryOutbox):
         hold = self._holds.get(session_id)
         if hold is not None and hold.state is not HoldState.CHARGE:
             hold.state = HoldState.RELEASED
+
+    def _is_paid(self, row: SettlementRecord) -> bool:
+        hold, hashed = self._holds.get(row.session_id), row.session_id_hash
+        was_released = hold is not None and hold.released_block is not None
+        return was_released or self.payments.is_adopted(hashed) or self.payments.is_found(hashed)
 
     def _give_up_hold(self, session_id: str) -> None:
         hold = self._holds.get(session_id)

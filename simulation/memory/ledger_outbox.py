@@ -46,6 +46,10 @@ class MemoryOutbox(ABC):
         """Return whether a wallet covers one charge by its last reading; None when it was not read."""
 
     @abstractmethod
+    def _is_paid(self, row: SettlementRecord) -> bool:
+        """Return whether the watcher has seen a payment of the session on the chain."""
+
+    @abstractmethod
     def _give_up_hold(self, session_id: str) -> None:
         """Release a session's hold in any state."""
 
@@ -249,7 +253,7 @@ class MemoryOutbox(ABC):
     async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:
         """Write off a waiting settlement permanently and release its hold."""
         row = self._settlements.get(session_id)
-        if row is not None and row.state in SETTLEMENTS_WAITING:
+        if row is not None and row.state in SETTLEMENTS_WAITING and not self._is_paid(row):
             row = replace(row, state=SettlementState.WRITTEN_OFF, reason=reason, updated_at_ms=now_ms)
             self._settlements[session_id] = row
             self._give_up_hold(session_id)

@@ -28,10 +28,16 @@ class MemoryPayments:
         self._settled = settled
         self._found: dict[str, _Found] = {}
         self._adopted: dict[str, ChainPayment] = {}
+        self.is_read = False
+        """Whether the watcher has read the chain up to its head. One process runs one watcher."""
 
     def is_adopted(self, session_id_hash: str) -> bool:
         """Return whether the payment of a session is in the journal."""
         return session_id_hash in self._adopted
+
+    def is_found(self, session_id_hash: str) -> bool:
+        """Return whether the watcher has found a payment of a session."""
+        return session_id_hash in self._found
 
     def apply(self, found: Iterable[ChainPayment], confirmed_block: int) -> None:
         """Record payments, and those that became final, as part of the ledger's step."""
@@ -68,6 +74,10 @@ class MemoryPayments:
             return None
         self._adopted |= {payment.session_id_hash: payment for payment in chosen}
         return sum_of(chosen)
+
+    async def is_chain_read(self, *, runs_watcher: bool) -> bool:
+        """Return whether the watcher has read the chain up to its head."""
+        return self.is_read
 
     async def sums(self) -> PaymentSums:
         """Add up the books."""

@@ -69,6 +69,26 @@ async def test_a_repeated_call_gets_the_answer_of_the_first(world):
     assert await world.broker.dispatch(session, world.caller(consumer, "dispatch")) == answer
 
 
+async def test_no_session_begins_before_the_chain_was_read(world, autojump_clock):
+    consumer = await world.consumer()
+    hold = world.deps.payment_hold
+    hold.is_chain_read = False
+    answers = iter([False, False, True])
+
+    async def is_read():
+        refusal = await refusal_of(world.request(consumer))
+        assert (refusal.code, refusal.detail) == (Code.UNAVAILABLE, "payments:unread")
+        return next(answers)
+
+    async def unknown():
+        return SOME
+
+    await hold.await_reading(is_read, unknown)
+    assert (await refusal_of(world.request(consumer))).detail == "payments:unknown"
+    await load(hold, NONE)
+    await world.request(consumer)
+
+
 async def test_an_error_is_logged_when_there_are_more_and_not_in_each_round():
     structlog.reset_defaults()  # the fixture of this folder keeps errors out of the log
     hold = PaymentHold()

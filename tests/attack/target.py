@@ -157,6 +157,7 @@ async def open_target(directory: Path) -> AsyncIterator[Target]:
         # Operators send one heartbeat: a session that waits for an attacker on a slow machine must not end by itself.
         "SIGHTLINE_PAUSE_MAX_SECONDS": "1800",
         "SIGHTLINE_PAUSED_TOTAL_MAX_SECONDS": "1800",
+        "SIGHTLINE_FRAME_SIGNING": "request",
         "SIGHTLINE_RATE_BUDGETS": "auth=100/1000,signalling=1000/5000",
     }
     server = Server(directory, env=limits | {"SIGHTLINE_VIDEO_WORKERS": str(os.cpu_count() or 1)})

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from sightline.bootstrap.database_mark import write_mark
 from sightline.bootstrap.maintenance.doctor import run_doctor
 from sightline.bootstrap.maintenance.service_checks import clock_finding
 from sightline.config import Settings
+from sightline.storage.database.history import DatabasePosition
 from tests.backup.conftest import sightline
 from tests.e2e.server import Server
 
@@ -102,6 +105,24 @@ def test_a_standby_for_which_no_commit_waits_is_failed(tmp_path: Path, postgres_
     assert any("commits do not wait for the standby" in detail for _, detail, _ in found["durability"])
     _, alone = examined(data_dir=tmp_path, port=0, database_url=postgres_dsn)
     assert not any("standby" in detail for _, detail, _ in alone["durability"])
+
+
+def test_a_database_that_the_start_would_refuse_is_failed(tmp_path: Path, database_dsn: str) -> None:
+    def mark() -> tuple[str, str, str]:
+        _, found = examined(data_dir=tmp_path, port=0, database_url=database_dsn)
+        return found["database mark"][0]
+
+    assert mark()[0] == "ok"
+    seen = DatabasePosition(system_identifier=None, timeline=None, wal_bytes=None, take_overs=0, signed=0)
+    write_mark(tmp_path, seen)
+    assert mark()[0] == "ok"
+    write_mark(tmp_path, replace(seen, signed=7))
+    level, detail, remedy = mark()
+    assert level == "failed"
+    assert "0 signed transactions, and 7 were seen" in detail
+    assert "--accept-database" in remedy
+    (tmp_path / "database_mark.json").write_text("{")
+    assert mark()[0] == "failed"
 
 
 def test_an_address_that_is_not_ours_is_a_udp_warning(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ class Endpoint:
     fault: Fault = honest
     seen: list[str] = field(default_factory=list)
     is_down: bool = False
+    garbage: bytes | None = None
+    """Sent with status 200 as the body of each answer."""
     weather: Callable[[], str] = lambda: "fine"
     """Called once per exchange; returns fine, lose_request or lose_reply."""
 
@@ -61,7 +63,7 @@ class Endpoint:
                 answer = None if self.is_down else await self._answer(json.loads(body))
                 if answer is None:
                     return
-                text = json.dumps(answer).encode()
+                text = json.dumps(answer).encode() if self.garbage is None else self.garbage
                 await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
         except (trio.BrokenResourceError, trio.ClosedResourceError, ChainUnavailableError):
             return  # the node or the client disconnected during the exchange, so the exchange ends

@@ -20,6 +20,13 @@ def test_locked_versions_are_those_of_the_constraints() -> None:
     }, "run `make lock`"
 
 
+def test_the_lock_with_the_extra_differs_only_by_its_library() -> None:
+    plain, signing = pins_of("requirements.lock"), pins_of("requirements-c2pa.lock")
+    assert plain.items() <= signing.items()
+    assert "c2pa-python" in signing.keys() - plain.keys()
+    assert "c2pa-python" not in plain
+
+
 def test_every_runtime_dependency_is_locked_with_hashes() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     block = project.partition("dependencies = [")[2].partition("\n]")[0]

@@ -100,7 +100,9 @@ class WorldOptions:
 
     limits: ActorLimits = field(default_factory=lambda: ActorLimits(unstarted_dispatches_max=0))
     rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
-    resources: ResourceOptions = field(default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET))
+    resources: ResourceOptions = field(
+        default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET, frame_signing="request")
+    )
     recheck_s: float = 15.0
     signature_age_max_ms: int = 12 * HOUR_MS
     cors_origins: tuple[str, ...] = ()

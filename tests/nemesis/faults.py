@@ -9,10 +9,11 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -22,8 +23,10 @@ import trio
 
 from sightline.bootstrap.process import EXIT_FENCED
 from sightline.storage.embedded.postgres_child import SOCKET_NAME
+from tests.chain.endpoint import Fault as ChainFault
+from tests.chain.endpoint import Forward, Request, Response, honest
 from tests.e2e.traffic import Stage
-from tests.nemesis.parts import on_database
+from tests.nemesis.parts import ROLE, on_database
 from tests.nemesis.system import Arrangement, System
 from tests.storage.proxy import Fault as WireFault
 
@@ -34,6 +37,8 @@ EMBEDDED: Final = frozenset({Arrangement.EMBEDDED})
 EXTERNAL: Final = frozenset({Arrangement.EXTERNAL})
 HOUR_S: Final = 3600
 FENCED_WITHIN_S: Final = 15.0
+MEMORY_LEFT: Final = 16 * 1024 * 1024
+HTML: Final = b"<!doctype html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1>"
 
 
 @dataclass(frozen=True)
@@ -318,7 +323,112 @@ async def fill_disk(system: System, _stage: Stage, _rng: Random) -> None:
         system.postgres.start()
 
 
+async def limit_connections(system: System, _stage: Stage, _rng: Random) -> None:
+    """Allow the server's role two connections for 8 s, and terminate the open ones."""
+    await _on_database(system, f"ALTER ROLE {ROLE} CONNECTION LIMIT 2")
+    try:
+        for _ in range(8):
+            await _on_database(
+                system, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{ROLE}'"
+            )
+            await trio.sleep(1)
+    finally:
+        await _on_database(system, f"ALTER ROLE {ROLE} CONNECTION LIMIT -1")
+
+
+# Faults of memory.
+
+
+async def exhaust_memory(system: System, stage: Stage, _rng: Random) -> None:
+    """Let the server and its children allocate no more than 16 MB for 10 s, by a memory cgroup.
+
+    Pages that a process had before stay with its former group. Beyond the limit the kernel kills some.
+    """
+    with memory_group(MEMORY_LEFT) as group:
+        for process in (system.process, *system.process.children(recursive=True)):
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                (group / "cgroup.procs").write_text(str(process.pid))
+        await trio.sleep(10)
+    server = system.server.process
+    assert server is not None
+    if server.poll() is not None:
+        stage.fall()
+        await system.server._reap()
+        await system.server.start()
+        stage.rise()
+
+
+@contextmanager
+def memory_group(limit: int) -> Iterator[Path]:
+    """Make a memory cgroup (version 1), and move its processes back at the end."""
+    root = Path("/sys/fs/cgroup/memory")
+    group = root / f"sightline-nemesis-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(limit))
+        yield group
+    finally:
+        while pids := (group / "cgroup.procs").read_text().split():
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    (root / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
 # Faults of chain, video and clock.
+
+
+async def send_garbage(body: bytes, system: System, _stage: Stage, _rng: Random) -> None:
+    """Let the chain's endpoint answer each request with this body and status 200, for 8 s."""
+    assert system.endpoint is not None
+    system.endpoint.garbage = body
+    await trio.sleep(8)
+    system.endpoint.garbage = None
+
+
+async def send_wrong_results(system: System, _stage: Stage, rng: Random) -> None:
+    """Let the chain's endpoint answer results of wrong types, for 8 s."""
+    await _with_chain_fault(system, lambda request, _: _result(request, rng.choice([None, 7, [], {}, "0x", "latest"])))
+
+
+async def send_other_blocks(system: System, _stage: Stage, _rng: Random) -> None:
+    """Let the chain's endpoint give each block another hash and another parent, for 8 s."""
+
+    async def forge(request: Request, forward: Forward) -> Response | None:
+        answer = await forward(request)
+        block = answer.get("result")
+        if request["method"] == "eth_getBlockByNumber" and isinstance(block, dict):
+            answer["result"] = block | {"hash": "0x" + "ab" * 32, "parentHash": "0x" + "cd" * 32}
+        return answer
+
+    await _with_chain_fault(system, forge)
+
+
+async def serve_stale_head(system: System, _stage: Stage, _rng: Random) -> None:
+    """Let the chain's endpoint report a head of before, for 8 s."""
+    assert system.endpoint is not None
+    latest = {"jsonrpc": "2.0", "id": 1, "method": "eth_getBlockByNumber", "params": ["latest", False]}
+    then = (await system.endpoint.forward(latest))["result"]
+
+    async def stay(request: Request, forward: Forward) -> Response | None:
+        if request["method"] == "eth_blockNumber":
+            return await _result(request, then["number"])
+        if request["method"] == "eth_getBlockByNumber" and request["params"][0] == "latest":
+            return await _result(request, then)
+        return await forward(request)
+
+    await _with_chain_fault(system, stay)
+
+
+async def _result(request: Request, result: Any) -> Response:
+    return {"jsonrpc": "2.0", "id": request["id"], "result": result}
+
+
+async def _with_chain_fault(system: System, fault: ChainFault) -> None:
+    assert system.endpoint is not None
+    system.endpoint.fault = fault
+    await trio.sleep(8)
+    system.endpoint.fault = honest
 
 
 async def kill_chain(system: System, _stage: Stage, _rng: Random) -> None:
@@ -420,6 +530,14 @@ FAULTS: Final = (
     Fault("database latency 200 ms", slow_connections, EXTERNAL),
     Fault("database answers lost", lose_answers, EXTERNAL),
     Fault("disk full 8 s", fill_disk),
+    Fault("role may have two connections 8 s", limit_connections, EXTERNAL),
+    Fault("memory of the cgroup exhausted", exhaust_memory),
+    Fault("chain answers HTML", partial(send_garbage, HTML), EXTERNAL),
+    Fault("chain answers half of a JSON text", partial(send_garbage, b'{"jsonrpc": "2.0", "id": 1, "resu'), EXTERNAL),
+    Fault("chain answers 64 MB", partial(send_garbage, b'"' + b"x" * (64 << 20) + b'"'), EXTERNAL),
+    Fault("chain answers wrong types", send_wrong_results, EXTERNAL),
+    Fault("chain answers other blocks", send_other_blocks, EXTERNAL),
+    Fault("chain serves a stale head", serve_stale_head, EXTERNAL),
     Fault("chain kill -9", kill_chain),
     Fault("chain SIGSTOP 8 s", suspend_chain),
     Fault("video workers kill -9", kill_video_workers),

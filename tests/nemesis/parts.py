@@ -136,9 +136,8 @@ class ExternalPostgres:
         prepare_socket_directory(self.layout, account)
         make_cluster(self.layout, account)
         write_access_rules(self.layout, account)
-        with (self.layout.cluster / "pg_hba.conf").open("a") as rules:
-            # Only this account and the test's can reach the socket.
-            rules.write("local replication all trust\n")
+        # Only this account and the test's can reach the socket.
+        (self.layout.cluster / "pg_hba.conf").write_text("local all all trust\nlocal replication all trust\n")
         stop_leftover(self.layout, lambda _said: None)
         self.process = start_postgres(self.layout, account, durable=True, changes=REPLICATED)
 
@@ -157,6 +156,20 @@ class ExternalPostgres:
         await on_database(self.layout.dsn, _wait_for_replica)
         return replica
 
+    @property
+    def dsn(self) -> str:
+        """Address of the server's database for the superuser."""
+        return self.layout.dsn.replace("/postgres?", f"/{ROLE}?")
+
+    async def make_database(self) -> None:
+        """Make the server's database, which an ordinary role owns."""
+
+        async def make(connection: Any) -> None:
+            await connection.execute(f"CREATE ROLE {ROLE} LOGIN")
+            await connection.execute(f"CREATE DATABASE {ROLE} OWNER {ROLE}")
+
+        await on_database(self.layout.dsn, make)
+
     def end(self) -> None:
         if self.process is not None:
             self.process.kill()
@@ -164,6 +177,7 @@ class ExternalPostgres:
             self.process = None
 
 
+ROLE: Final = "sightline"
 REPLICATED: Final = {"wal_level": "replica", "max_wal_senders": "4"}
 """Settings of a database that can have a replica."""
 

@@ -114,11 +114,14 @@ async def run(outcome: Outcome, minutes: float, seed: str, only: str | None = No
                 nursery.start_soon(snoop, town)
                 await probe.whole_session()
                 await inject_faults(system, town, probe, outcome, faults_drawn(arrangement, rng, only), minutes, rng)
+                await until_money_moved(town)
                 town.stage.closed.set()
                 _say(f"{arrangement.value}: traffic ends, the history is checked")
                 history, found = town.stage.history, await find(town)
                 found.rows = await system.rows()
                 outcome.violations += violations(history, found)
+                if not sum(int(session["chargedMicroUsdc"]) for session in found.sessions.values()):
+                    outcome.violations.append("no money moved: that the sums agree says nothing")
         outcome.violations += [f"the server ended by itself: {reason}" for reason in system.ended_by_itself]
         outcome.load = (
             f"{len(history.made)} changes ({sum(made.lost for made in history.made)} repeats of unknown outcomes), "
@@ -126,6 +129,16 @@ async def run(outcome: Outcome, minutes: float, seed: str, only: str | None = No
             f"{sum(int(session['chargedMicroUsdc']) for session in found.sessions.values())} micro-USDC charged, "
             f"{history.acknowledged} heartbeats acknowledged"
         )
+
+
+async def until_money_moved(town: Town) -> None:
+    """Let the traffic go on until a filmed session was charged, up to the limit of a recovery."""
+    with trio.move_on_after(RECOVERY_S):
+        while True:
+            page = await town.consumers[-1].read("/sessions", view="consumer", state=["ENDED"])
+            if any(int(session["chargedMicroUsdc"]) for session in page["items"]):
+                return
+            await trio.sleep(0.5)
 
 
 def faults_drawn(arrangement: Arrangement, rng: Random, only: str | None) -> Iterator[Fault]:

@@ -14,11 +14,12 @@ import httpx
 import psutil
 
 from sightline.storage.embedded.postgres_child import Layout, find_binaries, lay_out
+from tests.chain.endpoint import Endpoint, open_endpoint
 from tests.conftest import open_data_directory
 from tests.e2e.history import Recorded, Rows
 from tests.e2e.server import Server
 from tests.nemesis.clock_shim import ClockShim
-from tests.nemesis.parts import Disk, ExternalChain, ExternalPostgres, on_database
+from tests.nemesis.parts import ROLE, Disk, ExternalChain, ExternalPostgres, on_database
 from tests.storage.proxy import Wire, open_wire
 
 PATIENCE_S: Final = 60.0
@@ -45,6 +46,8 @@ class System:
     postgres: ExternalPostgres | None = None
     chain: ExternalChain | None = None
     wire: Wire | None = None
+    endpoint: Endpoint | None = None
+    """In front of the external chain, for the server only."""
     ended_by_itself: list[str] = field(default_factory=list)
     """Exits of the server that no fault caused."""
     servers: list[Server] = field(default_factory=list)
@@ -93,7 +96,7 @@ class System:
     @property
     def database_dsn(self) -> str:
         """Return the address of the database itself, without a proxy."""
-        return self.postgres_layout.dsn
+        return self.postgres_layout.dsn if self.postgres is None else self.postgres.dsn
 
     async def unready(self) -> str | None:
         """Return why the server is not ready; None if its process runs, /readyz passes and no actor is parked."""
@@ -178,10 +181,13 @@ async def open_system(arrangement: Arrangement) -> AsyncIterator[System]:
         (disk.path / "postgres").mkdir(mode=0o700)
         postgres, chain = ExternalPostgres(disk.path / "postgres"), ExternalChain(root / "chain")
         stack.enter_context(_running(postgres, chain))
-        async with open_wire(postgres.layout.dsn) as wire:
-            env |= chain.env | clock.env | {"SIGHTLINE_DATABASE_URL": wire.dsn}
+        await postgres.make_database()
+        url = chain.env["SIGHTLINE_CHAIN_RPC_URL"]
+        async with open_wire(postgres.dsn) as wire, open_endpoint(url) as endpoint:
+            env |= chain.env | clock.env | {"SIGHTLINE_CHAIN_RPC_URL": endpoint.url}
+            env["SIGHTLINE_DATABASE_URL"] = wire.dsn.replace("postgres@", f"{ROLE}@")
             server = Server(directory, env=env)
-            system = System(arrangement, server, disk, clock, postgres, chain, wire, servers=[server])
+            system = System(arrangement, server, disk, clock, postgres, chain, wire, endpoint, servers=[server])
             try:
                 yield system
             finally:

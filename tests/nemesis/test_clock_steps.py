@@ -42,8 +42,9 @@ def server(data_directory: Path, clock: ClockShim) -> Iterator[Server]:
 class Pair:
     """A funded consumer and an operator with a LIVE session that is published."""
 
-    def __init__(self, server: Server, consumer: Tenant, operator: Tenant) -> None:
+    def __init__(self, server: Server, consumer: Tenant, operator: Tenant, place: tuple[float, float] = PLACE) -> None:
         self.server = server
+        self.place = place
         self.consumer = consumer
         self.operator = operator
         self.session_id = ""
@@ -52,7 +53,7 @@ class Pair:
 
     async def go_live(self) -> None:
         async with self.watcher() as watcher, Api(self.server.url, key=self.operator.key) as device:
-            session = await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600)
+            session = await watcher.post("/sessions", lat=self.place[0], lng=self.place[1], maxDurationSeconds=600)
             self.session_id = session["id"]
             await watcher.post(f"/sessions/{self.session_id}/dispatch")
             self.whip_url = (await device.post(f"/sessions/{self.session_id}/start"))["whipUrl"]
@@ -68,7 +69,7 @@ class Pair:
         async with Api(self.server.url, key=self.operator.key) as device:
             while True:
                 self._sequence += 1
-                fix = {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5, "sequence": self._sequence}
+                fix = {"lat": self.place[0], "lng": self.place[1], "accuracyMeters": 5, "sequence": self._sequence}
                 await device.post(f"/workspaces/{self.operator.workspace_id}/location", **fix)
                 await trio.sleep(0.5)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from sightline.bootstrap.maintenance.findings import HostFinding, Level, warning
+from sightline.bootstrap.maintenance.findings import HostFinding, Level, failed, warning
 from sightline.bootstrap.maintenance.host_checks import (
     check_data_directory,
     check_open_files,
@@ -17,6 +17,7 @@ from sightline.bootstrap.maintenance.host_checks import (
     check_udp,
 )
 from sightline.bootstrap.maintenance.service_checks import check_chain, check_database, check_nats
+from sightline.bootstrap.options.frame_signing import SIGNING_REMEDY, signing_problem
 from sightline.config import Settings
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
@@ -50,4 +51,7 @@ async def examine(settings: Settings) -> Sequence[HostFinding]:
     findings += [finding async for finding in check_database(settings, clock, is_running=is_running)]
     findings += [finding async for finding in check_chain(settings, SystemIds())]
     findings += check_nats(settings)
+    problem = signing_problem(settings)
+    if problem is not None:
+        findings.append(failed("frames", problem, f"Run {SIGNING_REMEDY}"))
     return findings

@@ -6,18 +6,23 @@ from typing import Final
 
 import trio
 
+from sightline.bootstrap.database_mark import read_mark
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
 from sightline.bootstrap.membership.bus import NATS_ADVICE, unprotected_nats
 from sightline.bootstrap.options.core import relayer_key
+from sightline.bootstrap.start_errors import StartError
 from sightline.chain.embedded.copy import open_chain_snapshot
 from sightline.chain.rpc.client import RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_int
 from sightline.chain.signer import KeyRefusedError, Signer
 from sightline.config import Settings
-from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.errors import ChainUnavailableError, SightlineError
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
+from sightline.storage.database.bridge import DatabaseOptions, open_database
+from sightline.storage.database.history import read_position
 from sightline.storage.database.migrate import known_migrations
+from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.url import urls_of_hosts
 from sightline.storage.embedded.dump import DumpError, PostgresTools, embedded_dsn
 
@@ -75,6 +80,31 @@ async def check_database(settings: Settings, clock: Clock, *, is_running: bool) 
     else:
         yield ok("schema", f"migration {newest:04}, as this version")
     yield clock_finding(before_ms, int(at_ms), after_ms)
+    yield await check_mark(settings)
+
+
+async def check_mark(settings: Settings) -> HostFinding:
+    """Compare the database with the mark beside the data: an older one, or another one, refuses the start."""
+    remedy = "Connect to the present primary, or run `sightline reconcile --accept-database` if this one is meant"
+    if settings.database_url is not None:
+        dsn = settings.database_url.get_secret_value()
+    else:
+        dsn = embedded_dsn(settings.data_dir.resolve() / "postgres")
+    pool = PoolOptions(dsn=dsn, application_name="sightline doctor", connections_min=1, connections_max=1)
+    try:
+        seen = read_mark(settings.data_dir.resolve())
+        if seen is None:
+            return ok("database mark", "none yet; the first start writes it")
+        with trio.fail_after(DATABASE_TIMEOUT_S):
+            async with open_database(DatabaseOptions(pool=pool)) as database:
+                difference = seen.difference(await database.read(read_position))
+    except (StartError, SightlineError) as error:
+        return failed("database mark", str(error), remedy)
+    except trio.TooSlowError:
+        return failed("database mark", f"no answer within {DATABASE_TIMEOUT_S:g} s", "Start the database")
+    if difference is not None:
+        return failed("database mark", f"the start would refuse this database: {difference}", remedy)
+    return ok("database mark", "the database is not older than what this data directory has seen")
 
 
 def check_nats(settings: Settings) -> Iterator[HostFinding]:

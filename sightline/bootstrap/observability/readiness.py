@@ -120,7 +120,11 @@ class Readiness:
         )
 
     def _payments(self) -> ReadinessCheck:
-        unknown = self._core.actors.deps.payment_hold.unknown
+        hold = self._core.actors.deps.payment_hold
+        unknown = hold.unknown
+        if not hold.is_chain_read:
+            detail = "The chain has not been read up to its head since the start: new sessions are held."
+            return ReadinessCheck(is_ok=False, detail=detail, figures={"reason": "chainNotRead"})
         if not unknown.count:
             return ReadinessCheck(is_ok=True, detail="Every payment on the chain that was read is in the database.")
         return ReadinessCheck(

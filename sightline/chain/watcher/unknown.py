@@ -19,9 +19,10 @@ log = structlog.get_logger()
 async def unknown_payments(
     rpc: JsonRpc, ledger: WalletLedger, relayer: str, payments: Sequence[ChainPayment]
 ) -> tuple[ChainPayment, ...]:
-    """Return the payments of this database's relayers for which it has no settlement.
+    """Return the payments for which this database has no settlement, or one that was written off.
 
-    A settlement is stored before its transaction is sent, so a settlement that is missing now was never there.
+    A settlement is stored before its transaction is sent, so a settlement that is missing now was never there. Without
+    one only payments of this database's relayers count; one that was written off says itself whose it is.
 
     Args:
         relayer: The present key's address, lower-case; keys that the database has seen sign count too.
@@ -35,11 +36,15 @@ async def unknown_payments(
     if not found:
         return ()
     relayers = await ledger.relayers() | {relayer}
+    given_up = await ledger.written_off(sorted(missing))
     senders = await _senders(rpc, {payment.tx_hash: payment.block_hash for payment in found})
     foreign = {sender for sender in senders.values() if sender not in relayers}
     if foreign:
         log.info("payments_of_other_relayers", relayers=sorted(foreign))
-    return tuple(payment for payment in found if senders[payment.tx_hash] in relayers)
+    return tuple(
+        payment for payment in found
+        if senders[payment.tx_hash] in relayers or payment.session_id_hash in given_up
+    )  # fmt: skip
 
 
 async def _senders(rpc: JsonRpc, block_of: dict[str, str]) -> dict[str, str]:

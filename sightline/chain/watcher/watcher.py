@@ -89,6 +89,8 @@ class Watcher:
         self._wake = trio.Event()
         self._source = LogSource(rpc, reader, start_block=options.start_block, span_max=options.log_span_max)
         self._checked_at_ms = 0
+        self._was_in_step = False
+        """Whether this watcher has once applied every block up to the endpoint's head, and has recorded it."""
         self._swept_at_ms = clock.now_ms()
         self.failures = 0
         self.seen_at_ms = 0
@@ -181,9 +183,10 @@ class Watcher:
     async def _mark_checked(self) -> None:
         now_ms = self._clock.now_ms()
         self.seen_at_ms = now_ms
-        if now_ms - self._checked_at_ms >= CHECKED_EVERY_MS:
+        if not self._was_in_step or now_ms - self._checked_at_ms >= CHECKED_EVERY_MS:
             await self._ledger.mark_checked(now_ms=now_ms)
             self._checked_at_ms = now_ms
+            self._was_in_step = True
 
     async def _advance(self, cursor: BlockRef, head: BlockRef) -> bool:
         last = min(head.number, cursor.number + self._options.blocks_max)
@@ -212,6 +215,8 @@ class Watcher:
         headers = [block_ref(block) for block in blocks]
         unknown = await unknown_payments(self._rpc, self._ledger, self._relayer, payments_in(logs, watched))
         await self._apply(headers, meaning, previous, sorted(meaning.touched), previous=cursor, unknown=unknown)
+        if previous == head and not self._was_in_step:
+            await self._mark_checked()  # the next round may find another block, and so on
         return True
 
     async def _apply(

@@ -20,7 +20,7 @@ from sightline.http.schemas.base import Query, iso, iso_or_none
 from sightline.ports.administration import AuditAction
 from sightline.ports.clock import Clock
 from sightline.ports.leases import OwnershipReport
-from sightline.ports.ledger import Ledger, SettlementRecord, SettlementState
+from sightline.ports.ledger import SETTLEMENTS_WAITING, Ledger, SettlementRecord, SettlementState
 
 log = structlog.get_logger()
 
@@ -192,6 +192,9 @@ class OperationResources:
         record = await self._ledger.write_off(session_id, reason=reason, now_ms=self._clock.now_ms())
         if record is None:
             raise RefusedError(Refusal(Code.NOT_FOUND, "settlements:session", "The session has no settlement"))
+        if record.state in SETTLEMENTS_WAITING:
+            message = "The chain has a payment of this session: the relayer records it, and it is not written off"
+            raise RefusedError(Refusal(Code.INVALID_STATE, "settlements:paid", message))
         if record.state is not SettlementState.WRITTEN_OFF:
             message = f"The settlement is {record.state.value}; only one that waits can be written off"
             raise RefusedError(Refusal(Code.INVALID_STATE, "settlements:state", message))

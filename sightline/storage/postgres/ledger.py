@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final, final
 
+from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import (
     DAY_MS,
     WOKEN_MAX,
@@ -19,6 +20,7 @@ from sightline.ports.ledger import (
     UsageDay,
     UsageSide,
     WalletView,
+    WrittenOffMeanwhileError,
 )
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import ledger_sql
@@ -28,6 +30,8 @@ from sightline.storage.postgres.operations.payments import (
     MAKE_FINAL,
     VOID_UNKNOWN,
     WITHOUT_SETTLEMENT,
+    WRITTEN_OFF,
+    WRITTEN_OFF_MEANWHILE,
     unknown_columns,
 )
 
@@ -117,6 +121,9 @@ WHERE confirmed_at_ms IS NULL AND NOT removed AND block_number <= $1
 _SET_CURSOR = """
 INSERT INTO chain_cursor (number, block_hash, parent_hash, checked_at_ms) VALUES ($1, $2, $3, $4)
 ON CONFLICT (id) DO UPDATE SET number = $1, block_hash = $2, parent_hash = $3, checked_at_ms = $4
+"""
+_MARK_CHECKED = """
+UPDATE chain_cursor SET checked_at_ms = $1, read_in_epoch = coalesce((SELECT epoch FROM shard WHERE id = $2), 0)
 """
 _ADD_HEADERS = """
 INSERT INTO chain_header (number, block_hash, parent_hash) SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[])
@@ -209,8 +216,13 @@ class PostgresLedger(PostgresOutbox):
         return [block_of(row) for row in rows]
 
     async def without_settlement(self, hashes: Sequence[str]) -> frozenset[str]:
-        """Return which of these sessionIdHashes have neither a settlement nor an adopted payment."""
+        """Return which of these sessionIdHashes have neither a settlement that counts nor an adopted payment."""
         rows = await self._database.read(lambda connection: connection.fetch(WITHOUT_SETTLEMENT, list(hashes)))
+        return frozenset(row["hash"] for row in rows)
+
+    async def written_off(self, hashes: Sequence[str]) -> frozenset[str]:
+        """Return which of these sessionIdHashes have a settlement that was written off, and no adopted payment."""
+        rows = await self._database.read(lambda connection: connection.fetch(WRITTEN_OFF, list(hashes)))
         return frozenset(row["hash"] for row in rows)
 
     async def relayers(self) -> frozenset[str]:
@@ -219,8 +231,8 @@ class PostgresLedger(PostgresOutbox):
         return frozenset(row["relayer"] for row in rows)
 
     async def mark_checked(self, *, now_ms: int) -> None:
-        """Record that the endpoint still has the cursor's block as head."""
-        await self._execute("UPDATE chain_cursor SET checked_at_ms = $1", now_ms)
+        """Record that every block up to the endpoint's head is applied."""
+        await self._execute(_MARK_CHECKED, now_ms, ServerRole.WATCHER)
 
     async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
         """Write events, readings, released holds and the cursor in one transaction."""
@@ -350,6 +362,9 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
     await _set_cursor(connection, application.head, now_ms)
     if application.unknown:
         await connection.execute(ADD_UNKNOWN, *unknown_columns(application.unknown))
+    hashes = [settled[0] for settled in application.settled]
+    if hashes and await connection.fetchval(WRITTEN_OFF_MEANWHILE, hashes):
+        raise WrittenOffMeanwhileError("a settlement was written off after its payment was read")
     await connection.execute(_CONFIRM, application.confirmed_block, now_ms)
 
 

@@ -126,6 +126,13 @@ _WRITE_OFF = """
 UPDATE settlement SET state = 'WRITTEN_OFF', reason = $2, updated_at_ms = $3
 WHERE session_id = $1 AND state IN ('COMPOSED', 'REVERTED', 'FAILED') RETURNING true
 """
+# The hold is locked before the look: the watcher that applies a block with the payment changes it.
+_LOCK_HOLD = "SELECT FROM hold WHERE session_id = $1 FOR UPDATE"
+_IS_PAID = """
+SELECT EXISTS (SELECT FROM hold WHERE session_id = $1 AND released_block IS NOT NULL)
+  OR EXISTS (SELECT FROM unknown_payment p JOIN settlement t USING (session_id_hash) WHERE t.session_id = $1)
+  OR EXISTS (SELECT FROM adopted_payment p JOIN settlement t USING (session_id_hash) WHERE t.session_id = $1)
+"""
 _GIVE_UP_HOLD = "UPDATE hold SET state = 'RELEASED', updated_at_ms = $2 WHERE session_id = $1"
 
 
@@ -314,6 +321,9 @@ class PostgresOutbox:
         """Write off a waiting settlement permanently and release its hold."""
 
         async def unit(connection: Connection) -> None:
+            await connection.execute(_LOCK_HOLD, session_id)
+            if await connection.fetchval(_IS_PAID, session_id):
+                return
             if await connection.fetchval(_WRITE_OFF, session_id, reason, now_ms):
                 await connection.execute(_GIVE_UP_HOLD, session_id, now_ms)
 

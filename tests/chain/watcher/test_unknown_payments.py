@@ -31,14 +31,17 @@ class Post:
 
     async def catch_up(self) -> UnknownPayments:
         """Read every block; returns the unknown payments."""
-        watcher = Watcher(
-            self.rpc, RpcReader(self.rpc, token=TOKEN, settlement=SETTLEMENT), self.ledger, self.node.identity,
-            WatcherOptions(depth=2), relayer=RELAYER.upper().replace("0X", "0x"), clock=TrioClock(),
-            ids=FixedIds(255),  # type: ignore[arg-type]  # of Ids the watcher needs random bytes
-        )  # fmt: skip
+        watcher = self.watcher()
         while await watcher.watch_once():
             pass
         return await self.ledger.payments.unknown()
+
+    def watcher(self, *, blocks_max: int = 64) -> Watcher:
+        return Watcher(
+            self.rpc, RpcReader(self.rpc, token=TOKEN, settlement=SETTLEMENT), self.ledger, self.node.identity,
+            WatcherOptions(depth=2, blocks_max=blocks_max), relayer=RELAYER.upper().replace("0X", "0x"),
+            clock=TrioClock(), ids=FixedIds(255),  # type: ignore[arg-type]  # of Ids the watcher needs random bytes
+        )  # fmt: skip
 
     def pay(self, session_id: str, amount: int, sender: str = RELAYER) -> Block:
         block = self.node.mine(*settled(session_id, ALICE, BOB, amount, f"tx of {session_id}"))
@@ -131,6 +134,24 @@ async def test_the_payment_of_a_relayer_that_this_database_has_seen_sign_is_ours
     post.pay(SESSION, 60, sender=OTHER_RELAYER)
     post.bury()
     assert await post.catch_up() == UnknownPayments(count=1, amount_micro=60)
+
+
+async def test_the_payment_of_a_settlement_that_was_written_off_is_ours_whoever_sent_it(post: Post) -> None:
+    await post.ledger.compose(a_payload(SESSION), now_ms=0)
+    await post.ledger.write_off(SESSION, reason="lost", now_ms=0)
+    post.pay(SESSION, 60, sender=OTHER_RELAYER)
+    post.bury()
+    assert await post.catch_up() == UnknownPayments(count=1, amount_micro=60)
+
+
+async def test_a_watcher_says_that_it_has_read_the_chain_when_it_has_applied_the_head(post: Post) -> None:
+    post.ledger.payments.is_read = False
+    watcher = post.watcher(blocks_max=1)
+    post.bury()
+    assert await watcher.watch_once()
+    assert not await post.ledger.payments.is_chain_read(runs_watcher=True)
+    assert await watcher.watch_once()
+    assert await post.ledger.payments.is_chain_read(runs_watcher=True)
 
 
 async def test_the_cursor_stays_while_the_sender_is_not_known(post: Post) -> None:

@@ -8,17 +8,26 @@ import pytest
 
 from sightline.domain.session.model import SessionState
 from sightline.domain.settlement import ChainPayment, PaymentSums, UnknownPayments
-from sightline.ports.ledger import FundsPolicy, Inclusion, Ledger, PaymentJournal
+from sightline.ports.ledger import (
+    FundsPolicy,
+    Inclusion,
+    Ledger,
+    PaymentJournal,
+    SettlementState,
+    WrittenOffMeanwhileError,
+)
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.sqlstate import StatementRefusedError
 from sightline.storage.postgres.ledger import PostgresLedger
 from sightline.storage.postgres.operations.payments import PostgresPayments
+from sightline.storage.postgres.store import PostgresStore
 from sightline.system.keccak import session_id_hash
 from simulation.memory.ledger import MemoryLedger
 from tests.chain.world import insert_session
 from tests.contract.builders import a_session, an_operator, in_phase
 from tests.contract.ledger.ledgers import (
+    CONSUMER,
     OTHER_SESSION,
     PAYEE,
     PAYER,
@@ -28,6 +37,7 @@ from tests.contract.ledger.ledgers import (
     an_application,
     apply,
 )
+from tests.shards import take_every_shard
 
 
 @dataclass
@@ -155,6 +165,75 @@ async def test_the_books_hold_settlements_on_the_chain_with_the_amounts_of_the_c
     assert await books.journal.sums() == PaymentSums(
         settled=UnknownPayments(count=2, amount_micro=130), adopted=UnknownPayments()
     )
+
+
+async def a_waiting_settlement(books: Books) -> None:
+    await books.ledger.track(CONSUMER, PAYER, now_ms=0)
+    await books.ledger.take_hold(SESSION, PAYER, 100, FundsPolicy.ADVISORY, now_ms=0)
+    await books.ledger.charge_hold(SESSION, 100)
+    await books.ledger.compose(a_payload(SESSION), now_ms=1)
+
+
+async def written_off(books: Books) -> bool:
+    record = await books.ledger.write_off(SESSION, reason="lost", now_ms=3)
+    assert record is not None
+    return record.state is SettlementState.WRITTEN_OFF
+
+
+async def test_a_settlement_whose_payment_the_watcher_has_seen_is_not_written_off(books: Books) -> None:
+    await a_waiting_settlement(books)
+    await apply(books.ledger, an_application(a_block(1), settled=(SESSION,)), now_ms=2)
+    assert not await written_off(books)
+    await books.ledger.roll_back(a_block(0), cursor=a_block(1), now_ms=3)
+    assert await written_off(books)
+
+
+async def test_a_settlement_that_is_composed_after_its_payment_was_found_is_not_written_off(books: Books) -> None:
+    await books.find(a_payment())
+    await books.ledger.compose(a_payload(SESSION), now_ms=1)
+    assert not await written_off(books)
+
+
+async def test_the_payment_of_a_settlement_that_was_written_off_is_unknown(books: Books) -> None:
+    await a_waiting_settlement(books)
+    assert await written_off(books)
+    hashed = session_id_hash(SESSION)
+    assert await books.ledger.without_settlement([hashed]) == await books.ledger.written_off([hashed]) == {hashed}
+    assert await books.find(a_payment()) == UnknownPayments(count=1, amount_micro=100)
+    assert await books.adopt(1) == UnknownPayments(count=1, amount_micro=100)
+    assert await books.ledger.without_settlement([hashed]) == await books.ledger.written_off([hashed]) == frozenset()
+
+
+async def test_a_block_is_read_again_if_its_payment_was_written_off_meanwhile(books: Books) -> None:
+    await a_waiting_settlement(books)
+    assert await written_off(books)
+    block = an_application(a_block(1), settled=(SESSION,))
+    with pytest.raises(WrittenOffMeanwhileError):
+        await apply(books.ledger, block, now_ms=2)
+    assert await books.ledger.chain_head() is None
+    await apply(books.ledger, replace(block, unknown=(a_payment(),)), now_ms=2)
+    assert (await books.journal.unknown()).count == 1
+
+
+async def test_the_chain_is_read_when_the_present_watcher_was_in_step(books: Books) -> None:
+    if books.database is not None:
+        await take_every_shard(PostgresStore(books.database), "host", "first")
+    await apply(books.ledger, an_application(a_block(1)), now_ms=1)
+    assert not await books.journal.is_chain_read(runs_watcher=True)
+    await books.ledger.mark_checked(now_ms=2)
+    assert await books.journal.is_chain_read(runs_watcher=True)
+    assert await books.journal.is_chain_read(runs_watcher=False)
+
+
+async def test_what_an_earlier_watcher_has_read_does_not_count(database_dsn: str) -> None:
+    async with open_database(DatabaseOptions(pool=PoolOptions(dsn=database_dsn))) as database:
+        ledger, journal = PostgresLedger(database), PostgresPayments(database)
+        await take_every_shard(PostgresStore(database), "host", "first")
+        await apply(ledger, an_application(a_block(1)), now_ms=1)
+        assert await journal.is_chain_read(runs_watcher=False)  # the watcher of an earlier version does not say it
+        await ledger.mark_checked(now_ms=2)
+        await take_every_shard(PostgresStore(database), "host", "second")
+        assert not await journal.is_chain_read(runs_watcher=False)
 
 
 @pytest.mark.parametrize(

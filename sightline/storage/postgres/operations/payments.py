@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 from sightline.domain.settlement import ChainPayment, PaymentSums, UnknownPayments
+from sightline.ports.leases import ServerRole
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 
@@ -20,7 +21,7 @@ _LOCK_KEY: Final = 5_300_047
 # A session that is not over will have a settlement, which the relayer then compares with the payment.
 _FOUND: Final = """
 unknown_payment p WHERE p.is_final
-  AND NOT EXISTS (SELECT FROM settlement t WHERE t.session_id_hash = p.session_id_hash)
+  AND NOT EXISTS (SELECT FROM settlement t WHERE t.session_id_hash = p.session_id_hash AND t.state <> 'WRITTEN_OFF')
   AND NOT EXISTS (SELECT FROM adopted_payment a WHERE a.session_id_hash = p.session_id_hash)
   AND NOT EXISTS (SELECT FROM hold h JOIN session s ON s.id = h.session_id
     WHERE h.session_id_hash = p.session_id_hash AND s.state IN ('REQUESTED', 'ASSIGNED', 'LIVE'))
@@ -53,8 +54,23 @@ MAKE_FINAL: Final = "UPDATE unknown_payment SET is_final = true WHERE NOT is_fin
 VOID_UNKNOWN: Final = "DELETE FROM unknown_payment WHERE block_number > $1"
 WITHOUT_SETTLEMENT: Final = """
 SELECT g.hash FROM unnest($1::text[]) AS g(hash)
-WHERE NOT EXISTS (SELECT FROM settlement t WHERE t.session_id_hash = g.hash)
+WHERE NOT EXISTS (SELECT FROM settlement t WHERE t.session_id_hash = g.hash AND t.state <> 'WRITTEN_OFF')
   AND NOT EXISTS (SELECT FROM adopted_payment a WHERE a.session_id_hash = g.hash)
+"""
+
+
+WRITTEN_OFF: Final = """
+SELECT t.session_id_hash AS hash FROM settlement t WHERE t.session_id_hash = ANY($1::text[]) AND t.state = 'WRITTEN_OFF'
+  AND NOT EXISTS (SELECT FROM adopted_payment a WHERE a.session_id_hash = t.session_id_hash)
+"""
+# Written off after the watcher had asked, and before it applies the block with the payment.
+WRITTEN_OFF_MEANWHILE: Final = f"""
+SELECT EXISTS (SELECT FROM ({WRITTEN_OFF}) w WHERE NOT EXISTS (
+  SELECT FROM unknown_payment p WHERE p.session_id_hash = w.hash))
+"""  # noqa: S608  constants
+_IS_READ: Final = """
+SELECT CASE c.read_in_epoch WHEN s.epoch THEN 'present' WHEN 0 THEN 'earlier version' ELSE 'earlier watcher' END
+FROM chain_cursor c, shard s WHERE s.id = $1
 """
 
 
@@ -94,6 +110,11 @@ class PostgresPayments:
             return await self._database.transact(unit)
         except _CountedOtherwiseError:
             return None
+
+    async def is_chain_read(self, *, runs_watcher: bool) -> bool:
+        """Return whether the present watcher has read the chain up to its head."""
+        found = await self._database.read(lambda connection: connection.fetchval(_IS_READ, ServerRole.WATCHER))
+        return bool(found == "present" or (found == "earlier version" and not runs_watcher))
 
     async def sums(self) -> PaymentSums:
         """Add up the books."""

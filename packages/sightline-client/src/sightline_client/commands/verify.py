@@ -32,6 +32,9 @@ def run_verify(file: Path, root: Path | None, *, as_json: bool) -> int:
             sys.stderr.write(f"{file} is not a JPEG picture. Save a frame with `sightline watch`, or GET .../frame.\n")
             return 2
         report = verify_picture(picture, None if root is None else root.read_text())
+    except ModuleNotFoundError:
+        sys.stderr.write("Content credentials need a library: pip install 'sightline-live[c2pa]'\n")
+        return 2
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
