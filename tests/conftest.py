@@ -38,8 +38,7 @@ def open_data_directory() -> Iterator[Path]:
     """Create a directory for a server's data and delete it afterwards.
 
     Not pytest's tmp_path: pytest closes its base directory to other accounts, and Postgres runs under an account of its
-    own
-    when the tests run as root.
+    own when the tests run as root.
     """
     directory = Path(tempfile.mkdtemp(prefix="sightline-"))
     try:

@@ -18,7 +18,7 @@ from sightline.system.ids import SystemIds
 from sightline.video.options import Options
 from sightline.video.rtc.peer import RtcPeer
 from sightline.video.worker.media_server import COLLECT_EVERY_PEERS, MediaServer
-from sightline.video.worker.memory import EXIT_CODE, MemoryLimit
+from sightline.video.worker.memory import EXIT_CODE, MemoryLimit, pause_s
 from tests.video.support.harness import SECRET, a_frame, a_rig, a_session_id, publishing
 from tests.video.support.hostile import sending
 from tests.video.support.offers import an_obs_offer
@@ -99,3 +99,9 @@ async def test_after_a_worker_ran_out_of_memory_the_inputs_of_others_come_back(
             assert (await a_frame(rig.backend, honest.ref)).sequence > before.sequence
     logged = capfd.readouterr()
     assert (logged.out + logged.err).count("media_worker_memory_exceeded") >= 1
+
+
+def test_memory_is_looked_at_more_often_while_it_grows_or_is_near_the_limit() -> None:
+    calm = pause_s(100, 100, 1_000)
+    assert pause_s(100, 90, 1_000) == calm
+    assert calm > pause_s(0, 100, 1_000) == pause_s(100, 101, 1_000) == pause_s(600, 500, 1_000)

@@ -12,6 +12,8 @@ from typing import Final, final
 import structlog
 
 CHECK_EVERY_S: Final = 0.1
+IDLE_CHECK_EVERY_S: Final = 0.5
+"""While memory is below half of the limit and does not grow: each look costs an idle process a wake-up."""
 HARD: Final = 2.0
 """The operating system refuses memory above this multiple of the limit, in addition to what the worker has reserved at
 its start, so that no allocation between two checks is felt by other processes."""
@@ -32,6 +34,12 @@ def _statm(field: int) -> int:
     except OSError:
         return 0
     return pages * resource.getpagesize() // 1_000_000
+
+
+def pause_s(before_mb: int, resident_mb: int, limit_mb: int) -> float:
+    """How long to wait until the next look, after one that found `before_mb` and one that found `resident_mb`."""
+    is_calm = resident_mb <= before_mb and resident_mb < limit_mb / 2
+    return IDLE_CHECK_EVERY_S if is_calm else CHECK_EVERY_S
 
 
 @final
@@ -64,9 +72,10 @@ class MemoryLimit:
             resource.setrlimit(resource.RLIMIT_DATA, (hard if most < 0 else min(hard, most), most))
 
     def _watch(self) -> None:
-        never = threading.Event()
+        never, before = threading.Event(), 0
         while (resident := resident_mb()) <= self._limit_mb:
-            never.wait(CHECK_EVERY_S)
+            never.wait(pause_s(before, resident, self._limit_mb))
+            before = resident
         log.error("media_worker_memory_exceeded", resident_mb=resident, limit_mb=self._limit_mb, pid=os.getpid())
         sys.stderr.flush()
         self._end(EXIT_CODE)
