@@ -27,13 +27,13 @@ class CountingFaucet:
         return FaucetPayment(tx_hash=TX, address=address, amount_micro=amount_micro)
 
 
-def options(daily: int = 50_000_000) -> WorldOptions:
-    return WorldOptions(resources=ResourceOptions(faucet_daily_micro=daily), faucet=CountingFaucet().fund)
+def options(faucet: CountingFaucet, daily: int = 50_000_000) -> WorldOptions:
+    return WorldOptions(resources=ResourceOptions(faucet_daily_micro=daily), faucet=faucet.fund)
 
 
 async def test_a_wallet_gets_test_money_up_to_the_maximum_of_a_day() -> None:
-    asked = options()
-    async with open_world(asked) as world:
+    faucet = CountingFaucet()
+    async with open_world(options(faucet)) as world:
         party = await world.party("CONSUMER")
         first = data_of(await party.wallet.post(PATH))
         assert first == {
@@ -48,25 +48,23 @@ async def test_a_wallet_gets_test_money_up_to_the_maximum_of_a_day() -> None:
         refused = await party.wallet.post(PATH, {"amountMicroUsdc": "2"})
         assert error_of(refused) == (409, "CONFLICT", "faucet:dailyMax")
         assert refused.json()["remainingMicroUsdc"] == "1"
-        assert asked.faucet is not None
-        assert [amount for _, amount in asked.faucet.paid] == [10_000_000, 39_999_999]
+        assert [amount for _, amount in faucet.paid] == [10_000_000, 39_999_999]
         world.clock.advance(86_400)
         assert data_of(await party.key.post(PATH, {"amountMicroUsdc": "1"}))["remainingMicroUsdc"] == "49999999"
 
 
 async def test_a_lost_answer_of_the_faucet_is_an_unknown_outcome_and_counts() -> None:
-    asked = options(100)
-    async with open_world(asked) as world:
+    faucet = CountingFaucet()
+    async with open_world(options(faucet, 100)) as world:
         party = await world.party("CONSUMER")
-        assert asked.faucet is not None
-        asked.faucet.is_down = True
+        faucet.is_down = True
         assert error_of(await party.wallet.post(PATH, {"amountMicroUsdc": "60"}))[:2] == (504, "OUTCOME_UNKNOWN")
-        asked.faucet.is_down = False
+        faucet.is_down = False
         assert error_of(await party.wallet.post(PATH, {"amountMicroUsdc": "41"}))[:2] == (409, "CONFLICT")
 
 
 async def test_an_external_chain_and_a_maximum_of_zero_offer_no_test_money(world: World) -> None:
-    for other in (None, options(0)):
+    for other in (None, options(CountingFaucet(), 0)):
         async with open_world(other) as opened:
             party = await opened.party("CONSUMER")
             assert error_of(await party.wallet.post(PATH)) == (404, "NOT_FOUND", "faucet:notOffered")
@@ -74,7 +72,7 @@ async def test_an_external_chain_and_a_maximum_of_zero_offer_no_test_money(world
 
 @pytest.mark.parametrize("amount", ["0", "-1", 5, "1.5", None, "x"])
 async def test_an_amount_that_is_none_is_refused(amount: object) -> None:
-    async with open_world(options()) as world:
+    async with open_world(options(CountingFaucet())) as world:
         party = await world.party("CONSUMER")
         answer = await party.wallet.post(PATH, {"amountMicroUsdc": amount})
         assert error_of(answer) == (400, "INVALID_INPUT", "faucet:amountMicroUsdc")
