@@ -101,7 +101,9 @@ class WorkerSupervisor:
             chain = units.open(_open_chain(settings, self._prepared.public_url))
             nats = units.open(_open_nats(settings, self._ids))
             await chain.ready()
-            yield settings.model_copy(update={"database_url": await database.ready(), "nats_url": await nats.ready()})
+            yield settings.model_copy(
+                update={"database_url": SecretStr(await database.ready()), "nats_url": await nats.ready()}
+            )
 
     async def _run_workers(self, settings: Settings, on_ready: Callable[[str], None]) -> None:
         async with trio.open_nursery() as workers:
