@@ -19,7 +19,8 @@ SightlineError
 ├── OutcomeUnknownError             504 OUTCOME_UNKNOWN or a lost connection: the call may have had its effect
 ├── NotReachedError                 no connection to the server; the call had no effect
 ├── InvalidResponseError            the answer is not that of a Sightline server
-├── InvalidIdError                  an id has characters that no id has; nothing was sent
+├── InvalidArgumentError            an argument cannot be used; nothing was sent. It is a ValueError too
+│   └── InvalidIdError              an id has characters that no id has
 ├── MaxChargeError                  the price exceeds max_charge; nothing was requested
 ├── NoOperatorError                 no operator was available in time; the session was cancelled
 ├── SessionOverError                the session ended before it became LIVE
@@ -194,7 +195,11 @@ class InvalidResponseError(SightlineError):
         super().__init__(f"{url} answered {status} with a body that is not Sightline's. Check url= or SIGHTLINE_URL.")
 
 
-class InvalidIdError(SightlineError):
+class InvalidArgumentError(SightlineError, ValueError):
+    """An argument of the client cannot be used. Nothing was sent."""
+
+
+class InvalidIdError(InvalidArgumentError):
     """An id of a call has characters that no id has. Nothing was sent."""
 
     def __init__(self, value: str) -> None:

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from sightline_client.errors import InvalidIdError
+from sightline_client.errors import InvalidArgumentError, InvalidIdError
 from sightline_client.models import ApiKeyLimits
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
@@ -18,6 +18,21 @@ def segment(value: str) -> str:
     if not ID.fullmatch(value):
         raise InvalidIdError(value)
     return value
+
+
+def usable_key(value: str | None) -> str | None:
+    """Return an API key without the whitespace around it, which a key read from a file has; None for an empty one.
+
+    Raises:
+        InvalidArgumentError: It has characters that no key has. The message does not show the key.
+    """
+    key = (value or "").strip()
+    if not all("!" <= character <= "~" for character in key):
+        raise InvalidArgumentError(
+            "The API key contains a space, a control character or a character that is not ASCII. "
+            "Check key= or SIGHTLINE_API_KEY: pass one key as it was printed, svc_..."
+        )
+    return key or None
 
 
 def given(**fields: object) -> dict[str, object]:

@@ -14,7 +14,7 @@ from sightline_client._async.webhooks import AsyncWebhooks
 from sightline_client.models import ChainConfig, Health, Identity, Quote, StreamTicket
 from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import new_key
-from sightline_client.wire import given
+from sightline_client.wire import given, usable_key
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 35.0
@@ -26,11 +26,14 @@ class AsyncSightline:
 
     Args:
         url: URL of the server; default: SIGHTLINE_URL, else http://127.0.0.1:8080.
-        key: API key; default: SIGHTLINE_API_KEY. Without one, sign in with a wallet.
+        key: API key; default: SIGHTLINE_API_KEY. Whitespace around it is removed. Without one, sign in with a wallet.
         retry: How failed calls are repeated. A change is repeated with the same Idempotency-Key.
         timeout_s: Longest time to wait for an answer.
         http: HTTP client to use in place of an own one; it is not closed.
         keys: Creates Idempotency-Keys.
+
+    Raises:
+        InvalidArgumentError: The key has characters that no key has.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class AsyncSightline:
         self.transport = AsyncTransport(
             self._http,
             url=address,
-            key=key if key is not None else os.environ.get("SIGHTLINE_API_KEY"),
+            key=usable_key(key if key is not None else os.environ.get("SIGHTLINE_API_KEY")),
             retry=RetryPolicy() if retry is None else retry,
             keys=keys,
         )

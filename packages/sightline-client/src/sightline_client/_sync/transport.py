@@ -112,6 +112,9 @@ class Transport:
             response = self.http.request(method, self.address(path), json=body, params=query, headers=headers)
         except BEFORE_THE_REQUEST as error:
             raise NotReachedError(self.url, str(error) or type(error).__name__) from error
+        except httpx2.ProtocolError as error:
+            # Its text can quote headers, among them the API key, so it must not reach a traceback either.
+            raise OutcomeUnknownError(method, path, key, type(error).__name__) from None
         except httpx2.TransportError as error:
             raise OutcomeUnknownError(method, path, key, str(error) or type(error).__name__) from error
         if response.status_code in (httpx2.codes.OK, httpx2.codes.NOT_MODIFIED):
