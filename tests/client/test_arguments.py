@@ -11,7 +11,9 @@ from sightline_client import (
     NO_RETRY,
     AsyncSightline,
     InvalidArgumentError,
+    NotReachedError,
     OutcomeUnknownError,
+    RetryPolicy,
     Sightline,
     SightlineError,
 )
@@ -54,3 +56,54 @@ def test_a_protocol_error_does_not_show_the_headers_of_the_request(silent_url: s
             next(events)
     for caught in (lost, unread):
         assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8080",
+        "localhost:8080",
+        "video.example.com",
+        "ftp://video.example.com",
+        "http://",
+        "http:///path",
+        "http://video.example.com:99999",
+        "http://[::1",
+        "https://video example.com",
+        "https://video.example.com/?a=b",
+        "https://video.example.com/#a",
+    ],
+)
+def test_a_url_that_cannot_be_a_server_is_refused_by_the_constructor(url: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"is not the URL of a server\..*https://") as caught:
+        AsyncSightline(url)
+    assert url in str(caught.value)
+
+
+def test_a_wrong_url_is_shown_without_its_password() -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        Sightline("ftp://user:hunter2@video.example.com")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+        ("HTTPS://video.example.com/sightline/\n", "HTTPS://video.example.com/sightline"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_a_url_is_kept_without_the_slash_at_its_end(url: str, kept: str) -> None:
+    assert AsyncSightline(url).url == kept
+
+
+def test_the_default_retry_lasts_as_long_as_the_documents_say() -> None:
+    down = NotReachedError("http://127.0.0.1:9", "refused")
+    lasts = []
+    for jitter in (0.5, 1.0):
+        attempt, elapsed_s = 1, 0.0
+        while (delay_s := RetryPolicy().delay_s(down, attempt=attempt, elapsed_s=elapsed_s, jitter=jitter)) is not None:
+            attempt, elapsed_s = attempt + 1, elapsed_s + delay_s
+        lasts.append((attempt, round(elapsed_s)))
+    assert lasts == [(8, 8), (8, 16)]

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 from sightline_client.errors import InvalidArgumentError, InvalidIdError
 from sightline_client.models import ApiKeyLimits
@@ -18,6 +19,27 @@ def segment(value: str) -> str:
     if not ID.fullmatch(value):
         raise InvalidIdError(value)
     return value
+
+
+def server_url(value: str) -> str:
+    """Return the URL of a server without whitespace around it and without a slash at its end.
+
+    Raises:
+        InvalidArgumentError: It is no http or https URL with a host, or has a query or fragment.
+    """
+    url = value.strip()
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or any(character.isspace() or character in "?#" for character in url):
+        shown = url.rpartition("@")[2]  # in front of @ may be a password
+        raise InvalidArgumentError(
+            f"{shown!r} is not the URL of a server. Check url= or SIGHTLINE_URL: write it with http:// or https:// and "
+            "the host, such as https://video.example.com."
+        )
+    return url.rstrip("/")
 
 
 def usable_key(value: str | None) -> str | None:

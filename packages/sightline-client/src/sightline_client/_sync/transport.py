@@ -20,7 +20,7 @@ from sightline_client.runtime import jitter, monotonic_s, new_key, sync_sleep
 T = TypeVar("T")
 Json: TypeAlias = Mapping[str, Any]
 
-BEFORE_THE_REQUEST = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+BEFORE_THE_REQUEST = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Failures in which the server received nothing."""
 
 
@@ -37,7 +37,7 @@ class Transport:
         keys: Callable[[], str] = new_key,
     ) -> None:
         self.http = http
-        self.url = url.rstrip("/")
+        self.url = url
         self.retry = retry
         self._headers = {} if not key else {"authorization": f"Bearer {key}"}
         self._new_key = keys
