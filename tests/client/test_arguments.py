@@ -3,6 +3,8 @@
 import socket
 import traceback
 from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
 
 import httpx2
 import pytest
@@ -96,6 +98,15 @@ def test_a_wrong_url_is_shown_without_its_password() -> None:
 )
 def test_a_url_is_kept_without_the_slash_at_its_end(url: str, kept: str) -> None:
     assert AsyncSightline(url).url == kept
+
+
+@pytest.mark.parametrize("amount", [0.5, 500_000.0, Decimal("0.5"), "0.50", True, -1])
+async def test_an_amount_that_is_not_whole_micro_usdc_is_refused_and_usdc_is_named(amount: Any) -> None:
+    sl = AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY)
+    with pytest.raises(InvalidArgumentError, match=r'pass max_charge=usdc\("0\.50"\)'):
+        sl.view(1, 2, max_charge=amount)
+    with pytest.raises(InvalidArgumentError, match=r'pass max_hold_micro_usdc=usdc\("0\.50"\)'):
+        await sl.sessions.create(1, 2, max_hold_micro_usdc=amount)
 
 
 def test_the_default_retry_lasts_as_long_as_the_documents_say() -> None:

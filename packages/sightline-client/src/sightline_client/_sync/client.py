@@ -154,6 +154,9 @@ class Sightline:
                 600, so that a killed program is not charged for long. Frames, reads, an open event stream and a WHEP
                 viewer count. Raise it if you pause longer between two frames; None: the session needs no calls.
             idempotency_key: Key of the session's creation.
+
+        Raises:
+            InvalidArgumentError: max_charge is not a whole number, such as 0.5.
         """
         return View(
             self.transport,

@@ -21,6 +21,7 @@ from sightline_client.errors import (
 )
 from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SettlementState
+from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import monotonic_s, sync_shield, sync_sleep
 from sightline_client.wire import given
@@ -54,6 +55,7 @@ class View:
         lease_s: int | None,
         idempotency_key: str | None,
     ) -> None:
+        require_whole_micro_usdc("max_charge", max_charge)
         self._transport = transport
         self._sessions = Sessions(transport)
         self._place = (lat, lng)
