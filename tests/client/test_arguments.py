@@ -1,13 +1,16 @@
 """Arguments that cannot work are refused at once, and no message shows a secret."""
 
+import math
 import socket
 import traceback
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from typer.testing import CliRunner
 
 from sightline_client import (
     NO_RETRY,
@@ -19,6 +22,7 @@ from sightline_client import (
     Sightline,
     SightlineError,
 )
+from sightline_client.commands import application
 
 KEY = "svc_test_000000_" + "A" * 43
 
@@ -107,6 +111,21 @@ async def test_an_amount_that_is_not_whole_micro_usdc_is_refused_and_usdc_is_nam
         sl.view(1, 2, max_charge=amount)
     with pytest.raises(InvalidArgumentError, match=r'pass max_hold_micro_usdc=usdc\("0\.50"\)'):
         await sl.sessions.create(1, 2, max_hold_micro_usdc=amount)
+
+
+@pytest.mark.parametrize("fps", [0, 0.0, -1, math.nan])
+def test_an_fps_that_is_not_above_0_is_refused_before_the_session_is_bought(fps: float) -> None:
+    view = Sightline("http://127.0.0.1:9", retry=NO_RETRY).view(1, 2)
+    with pytest.raises(InvalidArgumentError, match="is not above 0"):
+        view.frames(fps=fps)
+
+
+def test_watch_refuses_an_fps_of_0_before_the_session_is_bought(tmp_path: Path) -> None:
+    env = {"SIGHTLINE_URL": "http://127.0.0.1:9", "SIGHTLINE_API_KEY": KEY}
+    line = ["watch", "1", "2", "--fps", "0", "--out", str(tmp_path)]
+    done = CliRunner().invoke(application(), line, env=env)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "fps=0.0 is not above 0" in done.stderr
 
 
 def test_the_default_retry_lasts_as_long_as_the_documents_say() -> None:

@@ -4,12 +4,12 @@ from sightline_client._async.chain import AsyncChain
 from sightline_client._async.client import DEFAULT_URL, AsyncSightline
 from sightline_client._async.events import AsyncEvents
 from sightline_client._async.receipt import AsyncReceipt
-from sightline_client._async.view import AsyncView
+from sightline_client._async.view import AsyncFrames, AsyncView
 from sightline_client._sync.chain import Chain
 from sightline_client._sync.client import Sightline
 from sightline_client._sync.events import Events
 from sightline_client._sync.receipt import Receipt
-from sightline_client._sync.view import View
+from sightline_client._sync.view import Frames, View
 from sightline_client.errors import (
     ApiError,
     ChainError,
@@ -54,6 +54,7 @@ __all__ = [
     "ApiError",
     "AsyncChain",
     "AsyncEvents",
+    "AsyncFrames",
     "AsyncReceipt",
     "AsyncSightline",
     "AsyncView",
@@ -67,6 +68,7 @@ __all__ = [
     "Frame",
     "FrameLocation",
     "FrameNotAvailableError",
+    "Frames",
     "InsufficientCreditError",
     "InternalError",
     "InvalidArgumentError",

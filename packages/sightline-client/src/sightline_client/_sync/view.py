@@ -1,6 +1,5 @@
 """One purchase as a context manager: requests a session, waits until it is LIVE, and ends what it began."""
 
-from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
@@ -10,6 +9,7 @@ from sightline_client._sync.transport import Transport
 from sightline_client.errors import (
     EndNotConfirmedError,
     FrameNotAvailableError,
+    InvalidArgumentError,
     InvalidStateError,
     MaxChargeError,
     NoOperatorError,
@@ -158,34 +158,24 @@ class View:
         raise SessionOverError(self.session.id, self.session.state, self.session.end_reason)
 
     def frames(
-        self, *, fps: float | None = None, width: int | None = None, quality: int | None = None
-    ) -> Iterator[Frame]:
-        """Iterate over new frames, each once, until the session is over.
+        self,
+        *,
+        fps: float | None = None,
+        width: int | None = None,
+        quality: int | None = None,
+    ) -> "Frames":
+        """Iterate over new frames, each once, until the session is over. It may be called before the view is entered.
 
         Args:
             fps: At most this many frames a second; frames in between are skipped. Default: as fast as the caller
                 reads, up to the server's limit.
             width: Width in pixels; pictures are never enlarged. Default: the source's width.
             quality: JPEG quality, 1 to 95; default 80.
+
+        Raises:
+            InvalidArgumentError: fps is not above 0. The call raises it, not the iteration.
         """
-        after: int | None = None
-        while True:
-            next_s = monotonic_s() + (0.0 if fps is None else 1 / fps)
-            try:
-                frame = self._sessions.frame(
-                    self.session.id, width=width, quality=quality, after=after, wait_ms=FRAME_WAIT_MS
-                )
-            except FrameNotAvailableError:
-                sync_sleep(FRAME_RETRY_S)
-                continue
-            except InvalidStateError:
-                self.refresh()
-                return
-            if frame is None:
-                continue
-            after = frame.sequence
-            yield frame
-            sync_sleep(max(0.0, next_s - monotonic_s()))
+        return Frames(self, self._sessions, fps=fps, width=width, quality=quality)
 
     def end(self) -> Session:
         """End the session before the block is left."""
@@ -244,6 +234,48 @@ class View:
                     self._session = self._sessions.end(self.session.id, idempotency_key=f"{self._key}-end")
             except InvalidStateError:
                 continue  # the state changed in between: decide again
+
+
+class Frames:
+    """Iterates over the frames of a view. It keeps nothing open, so a loop over it may be left at any time."""
+
+    def __init__(
+        self, view: View, sessions: Sessions, *, fps: float | None, width: int | None, quality: int | None
+    ) -> None:
+        if fps is not None and not fps > 0:
+            raise InvalidArgumentError(f"fps={fps!r} is not above 0. Pass frames a second, such as 1 or 0.2.")
+        self._view = view
+        self._sessions = sessions
+        self._interval_s = 0.0 if fps is None else 1 / fps
+        self._width = width
+        self._quality = quality
+        self._next_s = monotonic_s()
+        self._after: int | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Frame:
+        sync_sleep(max(0.0, self._next_s - monotonic_s()))
+        while True:
+            self._next_s = monotonic_s() + self._interval_s
+            try:
+                frame = self._sessions.frame(
+                    self._view.session.id,
+                    width=self._width,
+                    quality=self._quality,
+                    after=self._after,
+                    wait_ms=FRAME_WAIT_MS,
+                )
+            except FrameNotAvailableError:
+                sync_sleep(FRAME_RETRY_S)
+                continue
+            except InvalidStateError:
+                self._view.refresh()
+                raise StopIteration from None
+            if frame is not None:
+                self._after = frame.sequence
+                return frame
 
 
 def _may_have_created(error: SightlineError) -> bool:

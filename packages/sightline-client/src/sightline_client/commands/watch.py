@@ -241,10 +241,11 @@ def watch(
         limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
         view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit), 0
+        frames = view.frames(fps=fps, width=width)  # refuses a wrong --fps before the session is bought
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         try:
             with view:
-                for frame in view.frames(fps=fps, width=width):
+                for frame in frames:
                     path = out / f"{frame.sequence:08}.jpg"
                     path.write_bytes(frame.jpeg)
                     saved += 1
