@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from sightline_client import (
     NO_RETRY,
     AsyncSightline,
+    ClientClosedError,
     InvalidArgumentError,
     NotReachedError,
     OutcomeUnknownError,
@@ -111,6 +112,21 @@ async def test_an_amount_that_is_not_whole_micro_usdc_is_refused_and_usdc_is_nam
         sl.view(1, 2, max_charge=amount)
     with pytest.raises(InvalidArgumentError, match=r'pass max_hold_micro_usdc=usdc\("0\.50"\)'):
         await sl.sessions.create(1, 2, max_hold_micro_usdc=amount)
+
+
+async def test_a_call_of_a_closed_client_says_so() -> None:
+    async with AsyncSightline("http://127.0.0.1:9", KEY) as sl:
+        view = sl.view(1, 2)
+    for call in (sl.me, view.__aenter__, sl.workspaces.events("w").__anext__):
+        with pytest.raises(ClientClosedError, match=r"inside the block of the client"):
+            await call()
+
+
+def test_a_view_cannot_be_entered_after_its_client_was_closed() -> None:
+    with Sightline("http://127.0.0.1:9", KEY) as sl:
+        view = sl.view(1, 2)
+    with pytest.raises(ClientClosedError), view:
+        raise AssertionError("the view was entered")
 
 
 @pytest.mark.parametrize("fps", [0, 0.0, -1, math.nan])

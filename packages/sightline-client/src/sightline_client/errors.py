@@ -16,6 +16,7 @@ SightlineError
 │   ├── RateLimitedError            429 RATE_LIMITED
 │   ├── InternalError               500 INTERNAL_ERROR
 │   └── UnavailableError            503 UNAVAILABLE, AUTHZ_ERROR, VIDEO_ERROR
+├── ClientClosedError               the client was closed before the call; nothing was sent
 ├── OutcomeUnknownError             504 OUTCOME_UNKNOWN or a lost connection: the call may have had its effect
 ├── NotReachedError                 no connection to the server; the call had no effect
 ├── InvalidResponseError            the answer is not that of a Sightline server
@@ -197,6 +198,16 @@ class InvalidResponseError(SightlineError):
 
 class InvalidArgumentError(SightlineError, ValueError):
     """An argument of the client cannot be used. Nothing was sent."""
+
+
+class ClientClosedError(SightlineError):
+    """The client was closed before the call. Nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The client is closed. Make the call inside the block of the client; a view's receipt() belongs after the "
+            "view's block and inside that of its client."
+        )
 
 
 class InvalidIdError(InvalidArgumentError):

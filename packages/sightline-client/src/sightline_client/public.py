@@ -13,6 +13,7 @@ from sightline_client._sync.view import Frames, View
 from sightline_client.errors import (
     ApiError,
     ChainError,
+    ClientClosedError,
     ConflictError,
     EndNotConfirmedError,
     FrameNotAvailableError,
@@ -60,6 +61,7 @@ __all__ = [
     "AsyncView",
     "Chain",
     "ChainError",
+    "ClientClosedError",
     "ConflictError",
     "EndNotConfirmedError",
     "Event",

@@ -80,6 +80,7 @@ class AsyncEvents:
         return Event(self._last_id, sent.event, value, data)
 
     async def _open(self) -> AsyncIterator[httpx2.ServerSentEvent]:
+        self._transport.require_open()
         headers = self._transport.headers | {"accept": "text/event-stream"}
         if self._last_id is not None:
             headers["last-event-id"] = str(self._last_id)

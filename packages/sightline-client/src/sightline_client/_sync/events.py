@@ -80,6 +80,7 @@ class Events:
         return Event(self._last_id, sent.event, value, data)
 
     def _open(self) -> Iterator[httpx2.ServerSentEvent]:
+        self._transport.require_open()
         headers = self._transport.headers | {"accept": "text/event-stream"}
         if self._last_id is not None:
             headers["last-event-id"] = str(self._last_id)

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from sightline_client.errors import (
     ERRORS,
     ApiError,
+    ClientClosedError,
     InvalidResponseError,
     NotReachedError,
     OutcomeUnknownError,
@@ -50,6 +51,11 @@ class Transport:
     def headers(self) -> dict[str, str]:
         """Headers of the credential."""
         return dict(self._headers)
+
+    def require_open(self) -> None:
+        """Raise ClientClosedError if the client is closed."""
+        if self.http.is_closed:
+            raise ClientClosedError
 
     def use_cookie(self) -> None:
         """Send no API key from now on: the server prefers it to the cookie of a sign-in."""
@@ -107,6 +113,7 @@ class Transport:
     def _send_once(
         self, method: str, path: str, body: Json | None, query: Json | None, key: str | None
     ) -> httpx2.Response:
+        self.require_open()
         headers = self.headers | ({} if key is None else {"idempotency-key": key})
         try:
             response = self.http.request(method, self.address(path), json=body, params=query, headers=headers)
