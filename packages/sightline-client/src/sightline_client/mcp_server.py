@@ -5,6 +5,7 @@ the charge never exceeds. Clients that can ask their user do so before a request
 `sightline-mcp` serves the tools on stdio; a Sightline server serves them at /mcp.
 """
 
+import logging
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -65,6 +66,7 @@ LEASE_S: Final = 60
 """A view whose agent asks for nothing for this long ends."""
 CLOSE_WITHIN_S: Final = 15.0
 """Longest time that a failed request waits for the end of its session."""
+LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 QUOTES_KEPT: Final = 1_000
 ABOVE_MAXIMUM: Final = "pricing:aboveMaximum"
 MISMATCH: Final = "idempotency:mismatch"
@@ -432,7 +434,12 @@ def build_server(
 
 
 def main() -> None:
-    """Serve the tools on stdio, with SIGHTLINE_URL, SIGHTLINE_API_KEY and SIGHTLINE_MCP_CONFIRM."""
+    """Serve the tools on stdio, with the settings of the environment (SIGHTLINE_URL, SIGHTLINE_MCP_LOG_LEVEL, ...)."""
+    level = os.environ.get("SIGHTLINE_MCP_LOG_LEVEL", "WARNING").upper()
+    if level not in LOG_LEVELS:
+        raise SystemExit(f"SIGHTLINE_MCP_LOG_LEVEL is {level!r}. Set it to one of {', '.join(LOG_LEVELS)}.")
+    # Before the server is built: it would log each HTTP request, in lines of 80 columns.
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     said = os.environ.get("SIGHTLINE_MCP_CONFIRM", Confirm.AUTO)
     if said not in set(Confirm):
         raise SystemExit(f"SIGHTLINE_MCP_CONFIRM is {said!r}. Set it to auto, always or never.")
