@@ -269,10 +269,19 @@ def watch(
 
 @app.command(rich_help_panel=PANEL)
 def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
-    """End a session, or cancel it if it has no operator yet."""
+    """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
+    from sightline_client.errors import InvalidStateError
+
     with one_line_errors(), client(api, needs_key=True) as sl:
-        is_requested = sl.sessions.get(session_id).state == "REQUESTED"
-        session = sl.sessions.cancel(session_id) if is_requested else sl.sessions.end(session_id)
+        session = sl.sessions.get(session_id)
+        if not session.state.is_over:
+            try:
+                is_requested = session.state == "REQUESTED"
+                session = sl.sessions.cancel(session_id) if is_requested else sl.sessions.end(session_id)
+            except InvalidStateError:
+                session = sl.sessions.get(session_id)
+                if not session.state.is_over:  # it did not end in between
+                    raise
     _print(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")
 
 
