@@ -14,9 +14,12 @@ from typer.testing import CliRunner
 
 from sightline_client import (
     NO_RETRY,
+    ApiError,
     AsyncSightline,
     ClientClosedError,
     InvalidArgumentError,
+    InvalidStateError,
+    NotAuthorizedError,
     NotReachedError,
     OutcomeUnknownError,
     RetryPolicy,
@@ -142,6 +145,35 @@ def test_watch_refuses_an_fps_of_0_before_the_session_is_bought(tmp_path: Path) 
     done = CliRunner().invoke(application(), line, env=env)
     assert (done.exit_code, done.stdout) == (1, "")
     assert "fps=0.0 is not above 0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "fields", "step"),
+    [
+        (InvalidStateError, "INVALID_STATE", {"detail": "pricing:quoteConsumed"}, "Get a new quote"),
+        (InvalidStateError, "INVALID_STATE", {"detail": "pricing:quoteExpired"}, "Get a new quote"),
+        (InvalidStateError, "INVALID_STATE", {"state": "ENDED"}, "Read the session"),
+        (
+            NotAuthorizedError,
+            "NOT_AUTHORIZED",
+            {"detail": "apiKey:scope", "requiredScope": "webhooks:write"},
+            "Use an API key with the scope webhooks:write.",
+        ),
+        (NotAuthorizedError, "NOT_AUTHORIZED", {}, "Use a credential whose workspace and role may make this call."),
+    ],
+)
+def test_an_error_names_the_next_step_of_its_cause(
+    error: type[ApiError], code: str, fields: dict[str, str], step: str
+) -> None:
+    body = {"code": code, "message": "It is refused"} | fields
+    with httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(409, json=body))) as http:
+        sl = Sightline("http://127.0.0.1:9", KEY, http=http, retry=NO_RETRY)
+        with pytest.raises(error) as caught:
+            sl.webhooks.list()
+    said = str(caught.value)
+    assert step in said
+    assert "party to the session" not in said
+    assert ("Read the session" in said) == (step == "Read the session")
 
 
 def test_the_default_retry_lasts_as_long_as_the_documents_say() -> None:

@@ -37,6 +37,13 @@ from typing import ClassVar
 
 from sightline_client.verification import Verification
 
+NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
+NEXT_STEPS: Mapping[str, str] = {
+    "pricing:quoteConsumed": NEW_QUOTE,
+    "pricing:quoteExpired": NEW_QUOTE,
+}
+"""Next step of a detail, where that of its class does not fit."""
+
 
 class SightlineError(Exception):
     """Base of all errors that the client raises."""
@@ -76,7 +83,12 @@ class ApiError(SightlineError):
         self.retry_after_s = int(after) if after.isascii() and after.isdigit() else None
         where = f" ({self.detail})" if self.detail else ""
         said = " ".join(_sentence(each) for each in (self.message, self.hint) if each)
-        super().__init__(f"{status} {self.code}{where}: {said} {self.next_step}".rstrip())
+        super().__init__(f"{status} {self.code}{where}: {said} {self._step()}".rstrip())
+
+    def _step(self) -> str:
+        if self.required_scope is not None:
+            return f"Use an API key with the scope {self.required_scope}."
+        return NEXT_STEPS.get(self.detail or "", self.next_step)
 
 
 def _sentence(text: str) -> str:
@@ -114,7 +126,7 @@ class InsufficientCreditError(ApiError):
 class NotAuthorizedError(ApiError):
     """The credential may not make this call."""
 
-    next_step = "Use a key with the required scope (`required_scope`) and a workspace that is party to the session."
+    next_step = "Use a credential whose workspace and role may make this call."
 
 
 class NotOperatorError(NotAuthorizedError):
