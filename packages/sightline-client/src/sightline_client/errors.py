@@ -41,6 +41,7 @@ NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
 NEXT_STEPS: Mapping[str, str] = {
     "pricing:quoteConsumed": NEW_QUOTE,
     "pricing:quoteExpired": NEW_QUOTE,
+    "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
 }
 """Next step of a detail, where that of its class does not fit."""
 

@@ -151,9 +151,9 @@ class View:
         self._session = self._sessions.get(self.session.id)
         return self._session
 
-    def frame(self, *, width: int | None = None, quality: int | None = None) -> Frame:
+    def frame(self, *, width: int | None = None, quality: int | None = None, signed: bool | None = None) -> Frame:
         """Fetch the newest frame; waits until the first one is decoded."""
-        for frame in self.frames(width=width, quality=quality):
+        for frame in self.frames(width=width, quality=quality, signed=signed):
             return frame
         raise SessionOverError(self.session.id, self.session.state, self.session.end_reason)
 
@@ -163,6 +163,7 @@ class View:
         fps: float | None = None,
         width: int | None = None,
         quality: int | None = None,
+        signed: bool | None = None,
     ) -> "Frames":
         """Iterate over new frames, each once, until the session is over. It may be called before the view is entered.
 
@@ -171,11 +172,13 @@ class View:
                 reads, up to the server's limit.
             width: Width in pixels; pictures are never enlarged. Default: the source's width.
             quality: JPEG quality, 1 to 95; default 80.
+            signed: Whether the pictures carry signed content credentials (C2PA), which `sightline verify` checks. A
+                server that does not sign frames refuses this.
 
         Raises:
             InvalidArgumentError: fps is not above 0. The call raises it, not the iteration.
         """
-        return Frames(self, self._sessions, fps=fps, width=width, quality=quality)
+        return Frames(self, self._sessions, fps=fps, width=width, quality=quality, signed=signed)
 
     def end(self) -> Session:
         """End the session before the block is left."""
@@ -240,7 +243,14 @@ class Frames:
     """Iterates over the frames of a view. It keeps nothing open, so a loop over it may be left at any time."""
 
     def __init__(
-        self, view: View, sessions: Sessions, *, fps: float | None, width: int | None, quality: int | None
+        self,
+        view: View,
+        sessions: Sessions,
+        *,
+        fps: float | None,
+        width: int | None,
+        quality: int | None,
+        signed: bool | None,
     ) -> None:
         if fps is not None and not fps > 0:
             raise InvalidArgumentError(f"fps={fps!r} is not above 0. Pass frames a second, such as 1 or 0.2.")
@@ -249,6 +259,7 @@ class Frames:
         self._interval_s = 0.0 if fps is None else 1 / fps
         self._width = width
         self._quality = quality
+        self._signed = signed
         self._next_s = monotonic_s()
         self._after: int | None = None
 
@@ -264,6 +275,7 @@ class Frames:
                     self._view.session.id,
                     width=self._width,
                     quality=self._quality,
+                    signed=self._signed,
                     after=self._after,
                     wait_ms=FRAME_WAIT_MS,
                 )

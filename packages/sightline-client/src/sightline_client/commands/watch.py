@@ -230,6 +230,9 @@ def watch(
     count: Annotated[int | None, typer.Option(help="Stop after this many frames.")] = None,
     width: Annotated[int | None, typer.Option(help="Width in pixels.")] = None,
     out: Annotated[Path, typer.Option(help="Directory for the frames.")] = Path("frames"),
+    signed: Annotated[
+        bool, typer.Option("--signed", help="Save frames with content credentials, for `sightline verify`.")
+    ] = False,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -241,7 +244,9 @@ def watch(
         limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
         view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit), 0
-        frames = view.frames(fps=fps, width=width)  # refuses a wrong --fps before the session is bought
+        frames = view.frames(
+            fps=fps, width=width, signed=signed or None
+        )  # refuses a wrong --fps before the session is bought
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         try:
             with view:
