@@ -1,6 +1,7 @@
 """A server with a funded consumer and a filming operator, as `sightline dev` runs it."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ def dev() -> Iterator[dict[str, Any]]:
     """What `sightline dev --json` prints; its server, operator and device run until the end of the test process."""
     with open_data_directory() as directory:
         line = [*COMMAND, "dev", "--json", "--port", "0", "--data-dir", str(directory)]
-        process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+        env = os.environ | {"SIGHTLINE_FRAME_SIGNING": "request"}
+        process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         try:
             yield json.loads(process.stdout.readline())

@@ -47,6 +47,18 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
     assert len(price.splitlines()) == 1
 
 
+def test_watch_saves_signed_frames_that_verify_accepts(dev: dict[str, Any], tmp_path: Path) -> None:
+    place = (str(dev["lat"]), str(dev["lng"]))
+    verdicts = []
+    for directory, option in ((tmp_path / "signed", ["--signed"]), (tmp_path / "plain", [])):
+        sightline(dev, "watch", *place, "--count", "1", "--out", str(directory), *option)
+        (file,) = directory.glob("*.jpg")
+        command = [*COMMAND, "verify", str(file), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        verdicts.append((done.returncode, json.loads(done.stdout)["verdict"]))
+    assert verdicts == [(1, "untrusted"), (1, "unsigned")], "without --root no signer is trusted"
+
+
 def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_path: Path) -> None:
     known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
     place = (str(dev["lat"]), str(dev["lng"]))
@@ -60,8 +72,8 @@ def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_p
         watch.terminate()
         printed, _ = watch.communicate(timeout=60)
     assert watch.returncode == 0
-    session_id = json.loads(printed)["sessionId"]
-    assert "while the session is ENDED" in sightline(dev, "end", session_id, code=1)
+    over = json.loads(sightline(dev, "end", json.loads(printed)["sessionId"], "--json"))
+    assert over["state"] == "ENDED", "ending a session that is over changes nothing"
 
 
 def test_a_wallet_lists_accepts_and_declines_invitations(dev: dict[str, Any]) -> None:

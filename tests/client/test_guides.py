@@ -14,6 +14,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 GUIDES: Final = ROOT / "docs" / "guides"
+README: Final = (ROOT / "packages" / "sightline-client" / "README.md").read_text()
 BLOCK: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -36,6 +37,35 @@ def test_the_code_of_a_guide_runs_as_printed(dev: dict[str, Any], name: str, tmp
         raise
     if name == "film.md":
         assert len(list((tmp_path / "filmed").glob("*.jpg"))) == 3
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_loops_of_the_clients_readme_see_as_many_frames_as_they_say(
+    dev: dict[str, Any], backend: str, tmp_path: Path
+) -> None:
+    (code,) = (code for language, code in BLOCK.findall(README) if "AsyncSightline" in code)
+    (frames,) = re.findall(r"if seen == (\d+):", code)
+    place = f"{dev['lat']}, {dev['lng']}"
+    assert place in code
+    code = code.replace("import asyncio  # or trio", f"import {backend}").replace(
+        "asyncio.run(main", f"{backend}.run(main"
+    )
+    if backend == "trio":
+        code = code.replace("trio.run(main())", "trio.run(main)")
+    env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=90, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), "breaking out of the loop leaves nothing to the collector"
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [str(n + 1) for n in range(int(frames))]
+
+
+def test_the_first_program_of_the_clients_readme_runs_as_printed(dev: dict[str, Any], tmp_path: Path) -> None:
+    code = next(code for language, code in BLOCK.findall(README) if language == "python")
+    env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "frame.jpg").exists()
 
 
 def end_server(addresses: Path) -> None:

@@ -289,6 +289,25 @@ async def test_a_hold_above_max_charge_creates_nothing(shop: Shop) -> None:
         await call(client, "end_session", session_id=session["sessionId"])
 
 
+async def test_a_user_is_not_asked_for_a_view_whose_price_is_above_the_limit(shop: Shop) -> None:
+    user = User("accept")
+    async with open_client("memory", shop.server.url, shop.consumer.key, "auto", "auto", user) as client:
+        before = await known_ids(client)
+        wish = await a_wish(client)
+        assert "MAX_CHARGE" in await refusal(client, "request_view", **wish | {"max_charge_usdc": "0.000001"})
+        assert (user.questions, await known_ids(client)) == ([], before)
+
+
+async def test_a_quote_whose_session_is_over_is_an_error_that_names_the_next_step(shop: Shop) -> None:
+    async with open_client("http", shop.server.url, shop.consumer.key) as client:
+        wish = await a_wish(client)
+        session = json_of(await call(client, "request_view", **wish))
+        await call(client, "end_session", session_id=session["sessionId"])
+        said = await refusal(client, "request_view", **wish)
+    assert f"SESSION_OVER: session {session['sessionId']} of this quote_id is ENDED" in said
+    assert "call check_place again" in said
+
+
 async def test_a_quote_that_was_used_with_other_arguments_is_named(shop: Shop) -> None:
     async with open_client("http", shop.server.url, shop.consumer.key) as client:
         wish = await a_wish(client)

@@ -16,10 +16,12 @@ SightlineError
 │   ├── RateLimitedError            429 RATE_LIMITED
 │   ├── InternalError               500 INTERNAL_ERROR
 │   └── UnavailableError            503 UNAVAILABLE, AUTHZ_ERROR, VIDEO_ERROR
+├── ClientClosedError               the client was closed before the call; nothing was sent
 ├── OutcomeUnknownError             504 OUTCOME_UNKNOWN or a lost connection: the call may have had its effect
 ├── NotReachedError                 no connection to the server; the call had no effect
 ├── InvalidResponseError            the answer is not that of a Sightline server
-├── InvalidIdError                  an id has characters that no id has; nothing was sent
+├── InvalidArgumentError            an argument cannot be used; nothing was sent. It is a ValueError too
+│   └── InvalidIdError              an id has characters that no id has
 ├── MaxChargeError                  the price exceeds max_charge; nothing was requested
 ├── NoOperatorError                 no operator was available in time; the session was cancelled
 ├── SessionOverError                the session ended before it became LIVE
@@ -34,6 +36,14 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from sightline_client.verification import Verification
+
+NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
+NEXT_STEPS: Mapping[str, str] = {
+    "pricing:quoteConsumed": NEW_QUOTE,
+    "pricing:quoteExpired": NEW_QUOTE,
+    "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
+}
+"""Next step of a detail, where that of its class does not fit."""
 
 
 class SightlineError(Exception):
@@ -74,7 +84,12 @@ class ApiError(SightlineError):
         self.retry_after_s = int(after) if after.isascii() and after.isdigit() else None
         where = f" ({self.detail})" if self.detail else ""
         said = " ".join(_sentence(each) for each in (self.message, self.hint) if each)
-        super().__init__(f"{status} {self.code}{where}: {said} {self.next_step}".rstrip())
+        super().__init__(f"{status} {self.code}{where}: {said} {self._step()}".rstrip())
+
+    def _step(self) -> str:
+        if self.required_scope is not None:
+            return f"Use an API key with the scope {self.required_scope}."
+        return NEXT_STEPS.get(self.detail or "", self.next_step)
 
 
 def _sentence(text: str) -> str:
@@ -112,7 +127,7 @@ class InsufficientCreditError(ApiError):
 class NotAuthorizedError(ApiError):
     """The credential may not make this call."""
 
-    next_step = "Use a key with the required scope (`required_scope`) and a workspace that is party to the session."
+    next_step = "Use a credential whose workspace and role may make this call."
 
 
 class NotOperatorError(NotAuthorizedError):
@@ -194,7 +209,21 @@ class InvalidResponseError(SightlineError):
         super().__init__(f"{url} answered {status} with a body that is not Sightline's. Check url= or SIGHTLINE_URL.")
 
 
-class InvalidIdError(SightlineError):
+class InvalidArgumentError(SightlineError, ValueError):
+    """An argument of the client cannot be used. Nothing was sent."""
+
+
+class ClientClosedError(SightlineError):
+    """The client was closed before the call. Nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The client is closed. Make the call inside the block of the client; a view's receipt() belongs after the "
+            "view's block and inside that of its client."
+        )
+
+
+class InvalidIdError(InvalidArgumentError):
     """An id of a call has characters that no id has. Nothing was sent."""
 
     def __init__(self, value: str) -> None:

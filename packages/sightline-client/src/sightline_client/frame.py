@@ -41,7 +41,7 @@ class Frame:
 
     Attributes:
         jpeg: The picture.
-        sequence: Increases with every new frame of the session.
+        sequence: Increases with every new frame of the session. It begins anywhere and has gaps: it is no counter.
         captured_at: When the frame was captured: by the clock of the operator's device if it sends one, otherwise when
             the server received it.
         age_ms: Age at the time of the answer, in milliseconds.

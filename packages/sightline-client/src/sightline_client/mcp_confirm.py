@@ -9,13 +9,16 @@ from typing import Annotated, Any, TypeAlias
 from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.mcpserver import Context, Elicit
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, Strict
 
 from sightline_client.money import MicroUsdc, usdc
 
 Ctx: TypeAlias = Context[Any, Any]
 
-MaxCharge = Annotated[str, Field(description='Highest charge in USDC that is acceptable, such as "0.50"')]
+MaxCharge = Annotated[
+    str | Annotated[float, Strict()], Field(description='Highest charge in USDC that is acceptable, such as "0.50"')
+]
+"""Amount in USDC. Models send text and numbers; strict, so that `true` is not 1 USDC."""
 
 
 class Confirm(StrEnum):
@@ -34,10 +37,10 @@ class Approval(BaseModel):
     approve: bool = Field(title="Request this view", description="Money is spent while the view is live.")
 
 
-def limit_of(max_charge_usdc: str) -> MicroUsdc:
+def limit_of(max_charge_usdc: MaxCharge) -> MicroUsdc:
     """Read an amount in USDC. Raises ToolError with the next step."""
     try:
-        return usdc(max_charge_usdc)
+        return usdc(str(max_charge_usdc))  # by the decimal text of a number: the float 0.1 is not exactly 0.1
     except (ArithmeticError, ValueError):
         raise ToolError(f"max_charge_usdc {max_charge_usdc!r} is not an amount. Pass USDC such as 0.50.") from None
 

@@ -5,7 +5,9 @@ the charge never exceeds. Clients that can ask their user do so before a request
 `sightline-mcp` serves the tools on stdio; a Sightline server serves them at /mcp.
 """
 
+import logging
 import os
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
@@ -64,6 +66,8 @@ LEASE_S: Final = 60
 """A view whose agent asks for nothing for this long ends."""
 CLOSE_WITHIN_S: Final = 15.0
 """Longest time that a failed request waits for the end of its session."""
+LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+QUOTES_KEPT: Final = 1_000
 ABOVE_MAXIMUM: Final = "pricing:aboveMaximum"
 MISMATCH: Final = "idempotency:mismatch"
 WIDTH: Final = 768
@@ -111,11 +115,16 @@ class Tools:
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
+        self._rates: OrderedDict[str, MicroUsdc] = OrderedDict()
+        """Price of a second by id of the newest quotes that this process gave."""
 
     async def check_place(self, lat: Lat, lng: Lng, ctx: Ctx, seconds: Seconds = 300) -> Json:
         """Get the price of a view and the number of available operators. Costs nothing; a quote is valid for 120 s."""
         async with self._connect(ctx) as sl:
             quote = await sl.quote(lat, lng, seconds=seconds)
+        self._rates[quote.quote_id] = quote.rate_per_second_micro_usdc
+        if len(self._rates) > QUOTES_KEPT:
+            self._rates.popitem(last=False)
         return {
             "quoteId": quote.quote_id,
             "priceUsdc": str(quote.estimated_total_micro_usdc.usdc),
@@ -124,6 +133,15 @@ class Tools:
             "availableOperators": quote.available_operators,
             "expiresAt": quote.expires_at.isoformat(),
         }
+
+    def require_within(self, limit: MicroUsdc, quote_id: str, seconds: int) -> None:
+        """Raise ToolError if the price of a view is above the limit, so that no user approves what cannot happen.
+
+        Quotes of other processes are not known here: the server compares again when the session is created.
+        """
+        rate = self._rates.get(quote_id)
+        if rate is not None and rate * seconds > limit:
+            raise above_limit(seconds, limit)
 
     async def request_view(
         self, lat: float, lng: float, quote_id: str, limit: MicroUsdc, seconds: int, instructions: str | None, ctx: Ctx
@@ -141,6 +159,13 @@ class Tools:
                 if isinstance(error, SightlineError):
                     raise ToolError(f"{_named(error)} {ended}") from error
                 raise
+        if session.state.is_over:
+            reason = "" if session.end_reason is None else f" ({session.end_reason})"
+            raise ToolError(
+                f"SESSION_OVER: session {session.id} of this quote_id is {session.state}{reason}, charged "
+                f"{session.charged_micro_usdc.usdc} USDC. For another view call check_place again: a quote is for one "
+                "session."
+            )
         return _shown(session)
 
     async def get_frame(
@@ -235,6 +260,14 @@ class Tools:
         }
 
 
+def above_limit(seconds: int, limit: MicroUsdc) -> ToolError:
+    """Build the error of a view whose price is above the caller's limit."""
+    return ToolError(
+        f"MAX_CHARGE: {seconds} s may cost more than max_charge_usdc {limit.usdc}. Nothing was requested. "
+        "Call check_place with fewer seconds."
+    )
+
+
 async def _created(
     sl: AsyncSightline,
     lat: float,
@@ -258,10 +291,7 @@ async def _created(
         )
     except ConflictError as error:
         if error.detail == ABOVE_MAXIMUM:
-            raise ToolError(
-                f"MAX_CHARGE: {seconds} s may cost more than max_charge_usdc {limit.usdc}. Nothing was requested. "
-                "Call check_place with fewer seconds."
-            ) from error
+            raise above_limit(seconds, limit) from error
         if error.detail == MISMATCH:
             raise ToolError(
                 "CONFLICT: this quote_id was used with other arguments. list_sessions shows the session of that call."
@@ -346,9 +376,11 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
     """Put the question to the user in front of `Tools.request_view`."""
 
     async def approval(
-        lat: Lat, lng: Lng, max_charge_usdc: MaxCharge, seconds: Seconds, ctx: Ctx
+        lat: Lat, lng: Lng, quote_id: QuoteId, max_charge_usdc: MaxCharge, seconds: Seconds, ctx: Ctx
     ) -> Approval | Elicit[Approval]:
-        return ask(confirm_of(ctx), ctx, question(lat, lng, seconds, limit_of(max_charge_usdc)))
+        limit = limit_of(max_charge_usdc)
+        tools.require_within(limit, quote_id, seconds)
+        return ask(confirm_of(ctx), ctx, question(lat, lng, seconds, limit))
 
     async def request_view(
         lat: Lat,
@@ -362,7 +394,8 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
     ) -> Json:
         """Request live video, and wait up to 20 s until it is live. Spends money while it is live, until end_session.
 
-        Calling it again with the same quote_id returns the same session. The charge never exceeds max_charge_usdc.
+        Calling it again with the same quote_id returns the same session, or an error once that is over.
+        The charge never exceeds max_charge_usdc.
         The view ends by itself when get_frame and get_session are not called for 60 s. The user may be asked first.
         """
         require_approval(answer)
@@ -401,7 +434,12 @@ def build_server(
 
 
 def main() -> None:
-    """Serve the tools on stdio, with SIGHTLINE_URL, SIGHTLINE_API_KEY and SIGHTLINE_MCP_CONFIRM."""
+    """Serve the tools on stdio, with the settings of the environment (SIGHTLINE_URL, SIGHTLINE_MCP_LOG_LEVEL, ...)."""
+    level = os.environ.get("SIGHTLINE_MCP_LOG_LEVEL", "WARNING").upper()
+    if level not in LOG_LEVELS:
+        raise SystemExit(f"SIGHTLINE_MCP_LOG_LEVEL is {level!r}. Set it to one of {', '.join(LOG_LEVELS)}.")
+    # Before the server is built: it would log each HTTP request, in lines of 80 columns.
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     said = os.environ.get("SIGHTLINE_MCP_CONFIRM", Confirm.AUTO)
     if said not in set(Confirm):
         raise SystemExit(f"SIGHTLINE_MCP_CONFIRM is {said!r}. Set it to auto, always or never.")

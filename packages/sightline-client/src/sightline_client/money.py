@@ -6,6 +6,8 @@ from typing import Self
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from sightline_client.errors import InvalidArgumentError
+
 MICRO = 1_000_000
 
 
@@ -26,6 +28,18 @@ class MicroUsdc(int):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[Self], handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(cls, core_schema.int_schema(ge=0))
+
+
+def require_whole_micro_usdc(name: str, value: object) -> None:
+    """Refuse an argument that is not a whole amount of micro-USDC, such as 0.5 for half a USDC.
+
+    Raises:
+        InvalidArgumentError: It is a float or another type, or negative.
+    """
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise InvalidArgumentError(
+            f'{name}={value!r} is not a whole number of micro-USDC. For half a USDC pass {name}=usdc("0.50").'
+        )
 
 
 def usdc(amount: str | int | Decimal) -> MicroUsdc:

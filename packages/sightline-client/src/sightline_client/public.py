@@ -4,20 +4,22 @@ from sightline_client._async.chain import AsyncChain
 from sightline_client._async.client import DEFAULT_URL, AsyncSightline
 from sightline_client._async.events import AsyncEvents
 from sightline_client._async.receipt import AsyncReceipt
-from sightline_client._async.view import AsyncView
+from sightline_client._async.view import AsyncFrames, AsyncView
 from sightline_client._sync.chain import Chain
 from sightline_client._sync.client import Sightline
 from sightline_client._sync.events import Events
 from sightline_client._sync.receipt import Receipt
-from sightline_client._sync.view import View
+from sightline_client._sync.view import Frames, View
 from sightline_client.errors import (
     ApiError,
     ChainError,
+    ClientClosedError,
     ConflictError,
     EndNotConfirmedError,
     FrameNotAvailableError,
     InsufficientCreditError,
     InternalError,
+    InvalidArgumentError,
     InvalidIdError,
     InvalidInputError,
     InvalidResponseError,
@@ -53,11 +55,13 @@ __all__ = [
     "ApiError",
     "AsyncChain",
     "AsyncEvents",
+    "AsyncFrames",
     "AsyncReceipt",
     "AsyncSightline",
     "AsyncView",
     "Chain",
     "ChainError",
+    "ClientClosedError",
     "ConflictError",
     "EndNotConfirmedError",
     "Event",
@@ -66,8 +70,10 @@ __all__ = [
     "Frame",
     "FrameLocation",
     "FrameNotAvailableError",
+    "Frames",
     "InsufficientCreditError",
     "InternalError",
+    "InvalidArgumentError",
     "InvalidIdError",
     "InvalidInputError",
     "InvalidResponseError",

@@ -19,7 +19,10 @@ NO_OPERATOR: Final = "dispatch:noOperator"
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and for how long a call is repeated. `attempts=1` repeats nothing."""
+    """How often and for how long a call is repeated. `attempts=1` repeats nothing.
+
+    The default repeats a call to a server that is down for 8 to 16 s, about 12 s on average.
+    """
 
     attempts: int = 8
     budget_s: float = 60.0

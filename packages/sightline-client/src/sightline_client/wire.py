@@ -2,8 +2,9 @@
 
 import re
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
-from sightline_client.errors import InvalidIdError
+from sightline_client.errors import InvalidArgumentError, InvalidIdError
 from sightline_client.models import ApiKeyLimits
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
@@ -18,6 +19,42 @@ def segment(value: str) -> str:
     if not ID.fullmatch(value):
         raise InvalidIdError(value)
     return value
+
+
+def server_url(value: str) -> str:
+    """Return the URL of a server without whitespace around it and without a slash at its end.
+
+    Raises:
+        InvalidArgumentError: It is no http or https URL with a host, or has a query or fragment.
+    """
+    url = value.strip()
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or any(character.isspace() or character in "?#" for character in url):
+        shown = url.rpartition("@")[2]  # in front of @ may be a password
+        raise InvalidArgumentError(
+            f"{shown!r} is not the URL of a server. Check url= or SIGHTLINE_URL: write it with http:// or https:// and "
+            "the host, such as https://video.example.com."
+        )
+    return url.rstrip("/")
+
+
+def usable_key(value: str | None) -> str | None:
+    """Return an API key without the whitespace around it, which a key read from a file has; None for an empty one.
+
+    Raises:
+        InvalidArgumentError: It has characters that no key has. The message does not show the key.
+    """
+    key = (value or "").strip()
+    if not all("!" <= character <= "~" for character in key):
+        raise InvalidArgumentError(
+            "The API key contains a space, a control character or a character that is not ASCII. "
+            "Check key= or SIGHTLINE_API_KEY: pass one key as it was printed, svc_..."
+        )
+    return key or None
 
 
 def given(**fields: object) -> dict[str, object]:

@@ -14,7 +14,7 @@ from sightline_client._async.webhooks import AsyncWebhooks
 from sightline_client.models import ChainConfig, Health, Identity, Quote, StreamTicket
 from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import new_key
-from sightline_client.wire import given
+from sightline_client.wire import given, server_url, usable_key
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 35.0
@@ -26,11 +26,15 @@ class AsyncSightline:
 
     Args:
         url: URL of the server; default: SIGHTLINE_URL, else http://127.0.0.1:8080.
-        key: API key; default: SIGHTLINE_API_KEY. Without one, sign in with a wallet.
-        retry: How failed calls are repeated. A change is repeated with the same Idempotency-Key.
+        key: API key; default: SIGHTLINE_API_KEY. Whitespace around it is removed. Without one, sign in with a wallet.
+        retry: How failed calls are repeated; a change is repeated with the same Idempotency-Key. By default a server
+            that is down is tried 8 times within 8 to 16 s before NotReachedError; `NO_RETRY` raises it at once.
         timeout_s: Longest time to wait for an answer.
         http: HTTP client to use in place of an own one; it is not closed.
         keys: Creates Idempotency-Keys.
+
+    Raises:
+        InvalidArgumentError: The URL is not http or https with a host, or the key has characters that no key has.
     """
 
     def __init__(
@@ -43,13 +47,13 @@ class AsyncSightline:
         http: httpx2.AsyncClient | None = None,
         keys: Callable[[], str] = new_key,
     ) -> None:
-        address = url or os.environ.get("SIGHTLINE_URL") or DEFAULT_URL
+        address = server_url(url or os.environ.get("SIGHTLINE_URL") or DEFAULT_URL)
         self._owns_http = http is None
         self._http = httpx2.AsyncClient(timeout=timeout_s) if http is None else http
         self.transport = AsyncTransport(
             self._http,
             url=address,
-            key=key if key is not None else os.environ.get("SIGHTLINE_API_KEY"),
+            key=usable_key(key if key is not None else os.environ.get("SIGHTLINE_API_KEY")),
             retry=RetryPolicy() if retry is None else retry,
             keys=keys,
         )
@@ -150,6 +154,9 @@ class AsyncSightline:
                 600, so that a killed program is not charged for long. Frames, reads, an open event stream and a WHEP
                 viewer count. Raise it if you pause longer between two frames; None: the session needs no calls.
             idempotency_key: Key of the session's creation.
+
+        Raises:
+            InvalidArgumentError: max_charge is not a whole number, such as 0.5.
         """
         return AsyncView(
             self.transport,

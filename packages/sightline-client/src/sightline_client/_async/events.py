@@ -62,7 +62,8 @@ class AsyncEvents:
                 elapsed_s = monotonic_s() - first_failure_s
                 delay_s = self._transport.retry.delay_s(error, attempt=attempt, elapsed_s=elapsed_s, jitter=jitter())
                 if delay_s is None:
-                    raise error from lost
+                    # The text of a protocol error can quote the API key.
+                    raise error from (None if isinstance(lost, httpx2.ProtocolError) else lost)
             await async_sleep(delay_s)
 
     async def _next_of_stream(self) -> Event:
@@ -79,6 +80,7 @@ class AsyncEvents:
         return Event(self._last_id, sent.event, value, data)
 
     async def _open(self) -> AsyncIterator[httpx2.ServerSentEvent]:
+        self._transport.require_open()
         headers = self._transport.headers | {"accept": "text/event-stream"}
         if self._last_id is not None:
             headers["last-event-id"] = str(self._last_id)

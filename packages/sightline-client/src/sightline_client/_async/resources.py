@@ -46,6 +46,7 @@ from sightline_client.models import (
     WorkspaceList,
     WorkspaceWithRole,
 )
+from sightline_client.money import require_whole_micro_usdc
 from sightline_client.wire import given, segment, wire_limits
 
 SIGN_IN_ATTEMPTS = 3
@@ -297,7 +298,9 @@ class AsyncSessions:
 
         Raises:
             ConflictError: The hold would be above `max_hold_micro_usdc` (`pricing:aboveMaximum`). Nothing was created.
+            InvalidArgumentError: max_hold_micro_usdc is not a whole number, such as 0.5.
         """
+        require_whole_micro_usdc("max_hold_micro_usdc", max_hold_micro_usdc)
         body = given(
             lat=lat,
             lng=lng,

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from sightline_client.errors import (
     ERRORS,
     ApiError,
+    ClientClosedError,
     InvalidResponseError,
     NotReachedError,
     OutcomeUnknownError,
@@ -20,7 +21,7 @@ from sightline_client.runtime import async_sleep, jitter, monotonic_s, new_key
 T = TypeVar("T")
 Json: TypeAlias = Mapping[str, Any]
 
-BEFORE_THE_REQUEST = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+BEFORE_THE_REQUEST = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Failures in which the server received nothing."""
 
 
@@ -37,7 +38,7 @@ class AsyncTransport:
         keys: Callable[[], str] = new_key,
     ) -> None:
         self.http = http
-        self.url = url.rstrip("/")
+        self.url = url
         self.retry = retry
         self._headers = {} if not key else {"authorization": f"Bearer {key}"}
         self._new_key = keys
@@ -50,6 +51,11 @@ class AsyncTransport:
     def headers(self) -> dict[str, str]:
         """Headers of the credential."""
         return dict(self._headers)
+
+    def require_open(self) -> None:
+        """Raise ClientClosedError if the client is closed."""
+        if self.http.is_closed:
+            raise ClientClosedError
 
     def use_cookie(self) -> None:
         """Send no API key from now on: the server prefers it to the cookie of a sign-in."""
@@ -107,11 +113,15 @@ class AsyncTransport:
     async def _send_once(
         self, method: str, path: str, body: Json | None, query: Json | None, key: str | None
     ) -> httpx2.Response:
+        self.require_open()
         headers = self.headers | ({} if key is None else {"idempotency-key": key})
         try:
             response = await self.http.request(method, self.address(path), json=body, params=query, headers=headers)
         except BEFORE_THE_REQUEST as error:
             raise NotReachedError(self.url, str(error) or type(error).__name__) from error
+        except httpx2.ProtocolError as error:
+            # Its text can quote headers, among them the API key, so it must not reach a traceback either.
+            raise OutcomeUnknownError(method, path, key, type(error).__name__) from None
         except httpx2.TransportError as error:
             raise OutcomeUnknownError(method, path, key, str(error) or type(error).__name__) from error
         if response.status_code in (httpx2.codes.OK, httpx2.codes.NOT_MODIFIED):

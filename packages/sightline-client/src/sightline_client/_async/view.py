@@ -1,6 +1,5 @@
 """One purchase as a context manager: requests a session, waits until it is LIVE, and ends what it began."""
 
-from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final, Self
 
@@ -10,6 +9,7 @@ from sightline_client._async.transport import AsyncTransport
 from sightline_client.errors import (
     EndNotConfirmedError,
     FrameNotAvailableError,
+    InvalidArgumentError,
     InvalidStateError,
     MaxChargeError,
     NoOperatorError,
@@ -21,6 +21,7 @@ from sightline_client.errors import (
 )
 from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SettlementState
+from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import async_shield, async_sleep, monotonic_s
 from sightline_client.wire import given
@@ -54,6 +55,7 @@ class AsyncView:
         lease_s: int | None,
         idempotency_key: str | None,
     ) -> None:
+        require_whole_micro_usdc("max_charge", max_charge)
         self._transport = transport
         self._sessions = AsyncSessions(transport)
         self._place = (lat, lng)
@@ -149,41 +151,34 @@ class AsyncView:
         self._session = await self._sessions.get(self.session.id)
         return self._session
 
-    async def frame(self, *, width: int | None = None, quality: int | None = None) -> Frame:
+    async def frame(self, *, width: int | None = None, quality: int | None = None, signed: bool | None = None) -> Frame:
         """Fetch the newest frame; waits until the first one is decoded."""
-        async for frame in self.frames(width=width, quality=quality):
+        async for frame in self.frames(width=width, quality=quality, signed=signed):
             return frame
         raise SessionOverError(self.session.id, self.session.state, self.session.end_reason)
 
-    async def frames(
-        self, *, fps: float | None = None, width: int | None = None, quality: int | None = None
-    ) -> AsyncIterator[Frame]:
-        """Iterate over new frames, each once, until the session is over.
+    def frames(
+        self,
+        *,
+        fps: float | None = None,
+        width: int | None = None,
+        quality: int | None = None,
+        signed: bool | None = None,
+    ) -> "AsyncFrames":
+        """Iterate over new frames, each once, until the session is over. It may be called before the view is entered.
 
         Args:
             fps: At most this many frames a second; frames in between are skipped. Default: as fast as the caller
                 reads, up to the server's limit.
             width: Width in pixels; pictures are never enlarged. Default: the source's width.
             quality: JPEG quality, 1 to 95; default 80.
+            signed: Whether the pictures carry signed content credentials (C2PA), which `sightline verify` checks. A
+                server that does not sign frames refuses this.
+
+        Raises:
+            InvalidArgumentError: fps is not above 0. The call raises it, not the iteration.
         """
-        after: int | None = None
-        while True:
-            next_s = monotonic_s() + (0.0 if fps is None else 1 / fps)
-            try:
-                frame = await self._sessions.frame(
-                    self.session.id, width=width, quality=quality, after=after, wait_ms=FRAME_WAIT_MS
-                )
-            except FrameNotAvailableError:
-                await async_sleep(FRAME_RETRY_S)
-                continue
-            except InvalidStateError:
-                await self.refresh()
-                return
-            if frame is None:
-                continue
-            after = frame.sequence
-            yield frame
-            await async_sleep(max(0.0, next_s - monotonic_s()))
+        return AsyncFrames(self, self._sessions, fps=fps, width=width, quality=quality, signed=signed)
 
     async def end(self) -> Session:
         """End the session before the block is left."""
@@ -242,6 +237,57 @@ class AsyncView:
                     self._session = await self._sessions.end(self.session.id, idempotency_key=f"{self._key}-end")
             except InvalidStateError:
                 continue  # the state changed in between: decide again
+
+
+class AsyncFrames:
+    """Iterates over the frames of a view. It keeps nothing open, so a loop over it may be left at any time."""
+
+    def __init__(
+        self,
+        view: AsyncView,
+        sessions: AsyncSessions,
+        *,
+        fps: float | None,
+        width: int | None,
+        quality: int | None,
+        signed: bool | None,
+    ) -> None:
+        if fps is not None and not fps > 0:
+            raise InvalidArgumentError(f"fps={fps!r} is not above 0. Pass frames a second, such as 1 or 0.2.")
+        self._view = view
+        self._sessions = sessions
+        self._interval_s = 0.0 if fps is None else 1 / fps
+        self._width = width
+        self._quality = quality
+        self._signed = signed
+        self._next_s = monotonic_s()
+        self._after: int | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Frame:
+        await async_sleep(max(0.0, self._next_s - monotonic_s()))
+        while True:
+            self._next_s = monotonic_s() + self._interval_s
+            try:
+                frame = await self._sessions.frame(
+                    self._view.session.id,
+                    width=self._width,
+                    quality=self._quality,
+                    signed=self._signed,
+                    after=self._after,
+                    wait_ms=FRAME_WAIT_MS,
+                )
+            except FrameNotAvailableError:
+                await async_sleep(FRAME_RETRY_S)
+                continue
+            except InvalidStateError:
+                await self._view.refresh()
+                raise StopAsyncIteration from None
+            if frame is not None:
+                self._after = frame.sequence
+                return frame
 
 
 def _may_have_created(error: SightlineError) -> bool:

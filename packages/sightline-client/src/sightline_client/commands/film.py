@@ -80,7 +80,8 @@ def device(
     place = None if gps is not None or lat is None or lng is None else Position(lat=lat, lng=lng)
     chosen = source if source is not None else str(clip_path())
     options = DeviceOptions(api_url=url, api_key=known.api_key, source=chosen, place=place, gps=gps)
-    raise typer.Exit(anyio.run(run_device, options))
+    with one_line_errors():
+        raise typer.Exit(anyio.run(run_device, options))
 
 
 @app.command(rich_help_panel=PANEL)

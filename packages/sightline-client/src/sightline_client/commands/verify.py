@@ -15,7 +15,7 @@ _EXPLAINED = {
     PictureVerdict.UNTRUSTED: "not changed since it was signed, but the signer is not trusted. Pass --root with the "
     "server's root certificate (GET /.well-known/sightline-certificates.pem)",
     PictureVerdict.CHANGED: "CHANGED since it was signed, or signed with a certificate that is not valid",
-    PictureVerdict.UNSIGNED: "not signed. Ask the server for a signed frame with ?signed=1",
+    PictureVerdict.UNSIGNED: "not signed. Save a signed one with `sightline watch --signed`, or GET .../frame?signed=1",
 }
 _ORIGINS_MISSING = "signed by an earlier version, which called every picture a capture of a camera without knowing it"
 

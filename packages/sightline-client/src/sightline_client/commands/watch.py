@@ -230,6 +230,9 @@ def watch(
     count: Annotated[int | None, typer.Option(help="Stop after this many frames.")] = None,
     width: Annotated[int | None, typer.Option(help="Width in pixels.")] = None,
     out: Annotated[Path, typer.Option(help="Directory for the frames.")] = Path("frames"),
+    signed: Annotated[
+        bool, typer.Option("--signed", help="Save frames with content credentials, for `sightline verify`.")
+    ] = False,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -241,10 +244,13 @@ def watch(
         limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
         view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit), 0
+        frames = view.frames(
+            fps=fps, width=width, signed=signed or None
+        )  # refuses a wrong --fps before the session is bought
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         try:
             with view:
-                for frame in view.frames(fps=fps, width=width):
+                for frame in frames:
                     path = out / f"{frame.sequence:08}.jpg"
                     path.write_bytes(frame.jpeg)
                     saved += 1
@@ -268,10 +274,19 @@ def watch(
 
 @app.command(rich_help_panel=PANEL)
 def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
-    """End a session, or cancel it if it has no operator yet."""
+    """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
+    from sightline_client.errors import InvalidStateError
+
     with one_line_errors(), client(api, needs_key=True) as sl:
-        is_requested = sl.sessions.get(session_id).state == "REQUESTED"
-        session = sl.sessions.cancel(session_id) if is_requested else sl.sessions.end(session_id)
+        session = sl.sessions.get(session_id)
+        if not session.state.is_over:
+            try:
+                is_requested = session.state == "REQUESTED"
+                session = sl.sessions.cancel(session_id) if is_requested else sl.sessions.end(session_id)
+            except InvalidStateError:
+                session = sl.sessions.get(session_id)
+                if not session.state.is_over:  # it did not end in between
+                    raise
     _print(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")
 
 

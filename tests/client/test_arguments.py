@@ -1,0 +1,187 @@
+"""Arguments that cannot work are refused at once, and no message shows a secret."""
+
+import math
+import socket
+import traceback
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from sightline_client import (
+    NO_RETRY,
+    ApiError,
+    AsyncSightline,
+    ClientClosedError,
+    InvalidArgumentError,
+    InvalidStateError,
+    NotAuthorizedError,
+    NotReachedError,
+    OutcomeUnknownError,
+    RetryPolicy,
+    Sightline,
+    SightlineError,
+)
+from sightline_client.commands import application
+
+KEY = "svc_test_000000_" + "A" * 43
+
+
+@pytest.fixture
+def silent_url() -> Iterator[str]:
+    """URL of a port that accepts connections and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("key", [KEY + "\n", f"  {KEY}\r\n"])
+def test_whitespace_around_a_key_is_removed(key: str) -> None:
+    assert AsyncSightline(key=key).transport.headers == {"authorization": f"Bearer {KEY}"}
+
+
+@pytest.mark.parametrize("key", ["", " \n"])
+def test_an_empty_key_is_no_key(key: str) -> None:
+    assert AsyncSightline(key=key).transport.headers == {}
+
+
+@pytest.mark.parametrize("key", [KEY + "\n" + KEY, KEY + "é", KEY + " x", KEY + "\0", "\ufeff" + KEY])
+def test_a_key_with_other_characters_is_refused_by_the_constructor_and_not_shown(key: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="SIGHTLINE_API_KEY") as caught:
+        Sightline(key=key)
+    assert "AAAA" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_protocol_error_does_not_show_the_headers_of_the_request(silent_url: str) -> None:
+    with (
+        httpx2.Client(headers={"x-secret": "hunter2\n"}) as http,
+        Sightline(silent_url, KEY, http=http, retry=NO_RETRY) as sl,
+    ):
+        with pytest.raises(OutcomeUnknownError) as lost:
+            sl.me()
+        with sl.workspaces.events("w") as events, pytest.raises(SightlineError) as unread:
+            next(events)
+    for caught in (lost, unread):
+        assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8080",
+        "localhost:8080",
+        "video.example.com",
+        "ftp://video.example.com",
+        "http://",
+        "http:///path",
+        "http://video.example.com:99999",
+        "http://[::1",
+        "https://video example.com",
+        "https://video.example.com/?a=b",
+        "https://video.example.com/#a",
+    ],
+)
+def test_a_url_that_cannot_be_a_server_is_refused_by_the_constructor(url: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"is not the URL of a server\..*https://") as caught:
+        AsyncSightline(url)
+    assert url in str(caught.value)
+
+
+def test_a_wrong_url_is_shown_without_its_password() -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        Sightline("ftp://user:hunter2@video.example.com")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+        ("HTTPS://video.example.com/sightline/\n", "HTTPS://video.example.com/sightline"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_a_url_is_kept_without_the_slash_at_its_end(url: str, kept: str) -> None:
+    assert AsyncSightline(url).url == kept
+
+
+@pytest.mark.parametrize("amount", [0.5, 500_000.0, Decimal("0.5"), "0.50", True, -1])
+async def test_an_amount_that_is_not_whole_micro_usdc_is_refused_and_usdc_is_named(amount: Any) -> None:
+    sl = AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY)
+    with pytest.raises(InvalidArgumentError, match=r'pass max_charge=usdc\("0\.50"\)'):
+        sl.view(1, 2, max_charge=amount)
+    with pytest.raises(InvalidArgumentError, match=r'pass max_hold_micro_usdc=usdc\("0\.50"\)'):
+        await sl.sessions.create(1, 2, max_hold_micro_usdc=amount)
+
+
+async def test_a_call_of_a_closed_client_says_so() -> None:
+    async with AsyncSightline("http://127.0.0.1:9", KEY) as sl:
+        view = sl.view(1, 2)
+    for call in (sl.me, view.__aenter__, sl.workspaces.events("w").__anext__):
+        with pytest.raises(ClientClosedError, match=r"inside the block of the client"):
+            await call()
+
+
+def test_a_view_cannot_be_entered_after_its_client_was_closed() -> None:
+    with Sightline("http://127.0.0.1:9", KEY) as sl:
+        view = sl.view(1, 2)
+    with pytest.raises(ClientClosedError), view:
+        raise AssertionError("the view was entered")
+
+
+@pytest.mark.parametrize("fps", [0, 0.0, -1, math.nan])
+def test_an_fps_that_is_not_above_0_is_refused_before_the_session_is_bought(fps: float) -> None:
+    view = Sightline("http://127.0.0.1:9", retry=NO_RETRY).view(1, 2)
+    with pytest.raises(InvalidArgumentError, match="is not above 0"):
+        view.frames(fps=fps)
+
+
+def test_watch_refuses_an_fps_of_0_before_the_session_is_bought(tmp_path: Path) -> None:
+    env = {"SIGHTLINE_URL": "http://127.0.0.1:9", "SIGHTLINE_API_KEY": KEY}
+    line = ["watch", "1", "2", "--fps", "0", "--out", str(tmp_path)]
+    done = CliRunner().invoke(application(), line, env=env)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "fps=0.0 is not above 0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "fields", "step"),
+    [
+        (InvalidStateError, "INVALID_STATE", {"detail": "pricing:quoteConsumed"}, "Get a new quote"),
+        (InvalidStateError, "INVALID_STATE", {"detail": "pricing:quoteExpired"}, "Get a new quote"),
+        (InvalidStateError, "INVALID_STATE", {"state": "ENDED"}, "Read the session"),
+        (
+            NotAuthorizedError,
+            "NOT_AUTHORIZED",
+            {"detail": "apiKey:scope", "requiredScope": "webhooks:write"},
+            "Use an API key with the scope webhooks:write.",
+        ),
+        (NotAuthorizedError, "NOT_AUTHORIZED", {}, "Use a credential whose workspace and role may make this call."),
+    ],
+)
+def test_an_error_names_the_next_step_of_its_cause(
+    error: type[ApiError], code: str, fields: dict[str, str], step: str
+) -> None:
+    body = {"code": code, "message": "It is refused"} | fields
+    with httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(409, json=body))) as http:
+        sl = Sightline("http://127.0.0.1:9", KEY, http=http, retry=NO_RETRY)
+        with pytest.raises(error) as caught:
+            sl.webhooks.list()
+    said = str(caught.value)
+    assert step in said
+    assert "party to the session" not in said
+    assert ("Read the session" in said) == (step == "Read the session")
+
+
+def test_the_default_retry_lasts_as_long_as_the_documents_say() -> None:
+    down = NotReachedError("http://127.0.0.1:9", "refused")
+    lasts = []
+    for jitter in (0.5, 1.0):
+        attempt, elapsed_s = 1, 0.0
+        while (delay_s := RetryPolicy().delay_s(down, attempt=attempt, elapsed_s=elapsed_s, jitter=jitter)) is not None:
+            attempt, elapsed_s = attempt + 1, elapsed_s + delay_s
+        lasts.append((attempt, round(elapsed_s)))
+    assert lasts == [(8, 8), (8, 16)]
