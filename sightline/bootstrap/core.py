@@ -129,7 +129,7 @@ class Video:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The running parts below HTTP."""
+    """What runs below HTTP: stores, chain, video, actors and their loops."""
 
     base: Base
     stores: Stores

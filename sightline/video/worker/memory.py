@@ -37,7 +37,7 @@ def _statm(field: int) -> int:
 
 
 def pause_s(before_mb: int, resident_mb: int, limit_mb: int) -> float:
-    """How long to wait until the next look, after one that found `before_mb` and one that found `resident_mb`."""
+    """Seconds until the next check, from the resident memory of the last two checks."""
     is_calm = resident_mb <= before_mb and resident_mb < limit_mb / 2
     return IDLE_CHECK_EVERY_S if is_calm else CHECK_EVERY_S
 
