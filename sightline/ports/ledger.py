@@ -7,7 +7,7 @@ method is idempotent: a second call with the same arguments changes nothing.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol, Self, final
+from typing import Final, Protocol, Self, TypeVar, final
 
 from sightline.domain.errors import SightlineError
 from sightline.domain.session.model import Ended, Session
@@ -63,10 +63,15 @@ class SettlementLane(StrEnum):
 
 
 class FundsPolicy(StrEnum):
-    """Whether a hold that the wallet does not cover is refused."""
+    """What secures a session's hold.
+
+    ADVISORY: nothing; a hold that the wallet does not cover is recorded. ENFORCED: such a hold is refused. ESCROW: such
+    a hold is refused, and the contract holds the amount from before the session starts.
+    """
 
     ADVISORY = "advisory"
     ENFORCED = "enforced"
+    ESCROW = "escrow"
 
 
 class HoldState(StrEnum):
@@ -117,28 +122,27 @@ class Attempt:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inclusion:
-    """The block that includes a settlement's transaction, and the index of its Settled event in that block."""
+    """The block that includes a row's transaction, and the index of the contract's event in that block."""
 
     tx_hash: str
     block_number: int
     block_hash: str
     log_index: int | None = None
+    opened_at_s: int | None = None
+    """Of an opened hold: the block's time, which is part of the hold."""
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettlementRecord:
-    """One settlement in the outbox with its attempts, oldest first.
+class OutboxRecord:
+    """One row of an outbox: what shall happen on the chain for a session, with its attempts, oldest first.
 
     `tx_hash` is the mined transaction, or the newest attempt before one is mined. `retry_at_ms` is when a waiting
-    settlement is examined again; `tries` counts successive refusals. `on_chain` has the parties and numbers of the
-    contract's event where the settlement is MISMATCHED. `log_index` is the place of the Settled event, None for those
-    of earlier versions.
+    row is examined again; `tries` counts successive refusals. `log_index` is the place of the contract's event, None
+    for settlements of earlier versions.
     """
 
     session_id: str
     session_id_hash: str
-    payload: SettlementPayload
     state: SettlementState
     reason: str | None
     tx_hash: str | None
@@ -151,9 +155,20 @@ class SettlementRecord:
     composed_at_ms: int
     updated_at_ms: int
     lane: SettlementLane = SettlementLane.PAYABLE
-    on_chain: SettlementPayload | None = None
     log_index: int | None = None
     attempts: tuple[Attempt, ...] = ()
+
+
+RecordT = TypeVar("RecordT", bound=OutboxRecord)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettlementRecord(OutboxRecord):
+    """One settlement. `on_chain` has the parties and numbers of the contract's event where it is MISMATCHED."""
+
+    payload: SettlementPayload
+    on_chain: SettlementPayload | None = None
 
     @property
     def total(self) -> int:
@@ -230,8 +245,91 @@ class LiveHold:
     amount_micro: int
 
 
-class SettlementOutbox(Protocol):
-    """The relayer's records. A lease allows one writer per relayer key."""
+class TransactionOutbox(Protocol[RecordT]):
+    """Rows for which the relayer sends transactions. A lease allows one writer per relayer key."""
+
+    async def in_flight(self, *, limit: int) -> list[RecordT]:
+        """Return rows whose transaction may still be mined or is not deep enough, oldest first."""
+        ...
+
+    async def due(self, lane: SettlementLane, *, now_ms: int, limit: int) -> list[RecordT]:
+        """Return rows of a lane that need a transaction and whose retry time has passed, longest due first."""
+        ...
+
+    async def of_transaction(self, tx_hash: str) -> list[RecordT]:
+        """Return the rows of one transaction, in the order in which they were signed."""
+        ...
+
+    async def chain_head(self) -> BlockRef | None:
+        """Return the last block that the watcher applied."""
+        ...
+
+    async def above_block(self, block_number: int) -> list[RecordT]:
+        """Return MINED, CONFIRMED and MISMATCHED rows in blocks above this one. Lowest block first."""
+        ...
+
+    async def to_recheck(self) -> list[RecordT]:
+        """Return MINED, CONFIRMED and MISMATCHED rows whose block is not the one that the watcher applied.
+
+        The watcher applied another block of this number, or none yet. Older blocks than those of `recent_headers` are
+        not compared. Lowest block first.
+        """
+        ...
+
+    async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
+        """Return every transaction signed with this nonce, oldest first."""
+        ...
+
+    async def next_nonce(self, relayer: str) -> int:
+        """Return the nonce after the last stored transaction of this key; 0 for a new key. It never decreases."""
+        ...
+
+    async def store_signed(
+        self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int, is_free_batch: bool = False
+    ) -> None:
+        """Store signed transactions before they are broadcast, and use up their nonces, in one transaction.
+
+        A nonce equal to an earlier attempt of the same session is a replacement.
+
+        Raises:
+            NonceTakenError: A new nonce is below the stored one, or the session's row is in flight under another nonce.
+        """
+        ...
+
+    async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
+        """Mark transactions as accepted by the node: SIGNED and reorganised rows become SENT, STUCK rows stay STUCK."""
+        ...
+
+    async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
+        """Mark the row as included in a block that is not deep enough yet."""
+        ...
+
+    async def mark_confirmed(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
+        """Mark the row as final. Sets confirmed_at_ms once; the row then waits to be reported."""
+        ...
+
+    async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
+        """Mark a row as in no block after a reorganisation (SENT again). CONFIRMED rows keep confirmed_at_ms."""
+        ...
+
+    async def mark_waiting(
+        self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
+        lane: SettlementLane | None = None,
+    ) -> None:  # fmt: skip
+        """Put a row into a waiting state with the reason, and count one try. Without `lane` the lane is kept."""
+        ...
+
+    async def unnotified(self) -> list[RecordT]:
+        """Return CONFIRMED rows that were not reported yet."""
+        ...
+
+    async def mark_notified(self, session_id: str) -> None:
+        """Mark the row as reported."""
+        ...
+
+
+class SettlementOutbox(TransactionOutbox[SettlementRecord], Protocol):
+    """The settlements of ended sessions."""
 
     async def settlement(self, session_id: str) -> SettlementRecord | None:
         """Return the settlement of one session."""
@@ -239,18 +337,6 @@ class SettlementOutbox(Protocol):
 
     async def settlements(self, states: Sequence[SettlementState], *, limit: int) -> list[SettlementRecord]:
         """Return settlements in these states, oldest first."""
-        ...
-
-    async def settlements_in_flight(self, *, limit: int) -> list[SettlementRecord]:
-        """Return settlements whose transaction may still be mined or is not deep enough, oldest first."""
-        ...
-
-    async def settlements_due(self, lane: SettlementLane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
-        """Return settlements of a lane that need a transaction and whose retry time has passed, longest due first."""
-        ...
-
-    async def settlements_in(self, tx_hash: str) -> list[SettlementRecord]:
-        """Return the settlements of one transaction, in the order in which they were signed."""
         ...
 
     async def proofs(self, session_ids: Sequence[str]) -> dict[str, SessionProof]:
@@ -268,67 +354,8 @@ class SettlementOutbox(Protocol):
         """
         ...
 
-    async def chain_head(self) -> BlockRef | None:
-        """Return the last block that the watcher applied."""
-        ...
-
-    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one. Lowest block first."""
-        ...
-
-    async def settlements_to_recheck(self) -> list[SettlementRecord]:
-        """Return MINED, CONFIRMED and MISMATCHED settlements whose block is not the one that the watcher applied.
-
-        The watcher applied another block of this number, or none yet. Older blocks than those of `recent_headers` are
-        not compared. Lowest block first.
-        """
-        ...
-
-    async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
-        """Return every transaction signed with this nonce, oldest first."""
-        ...
-
     async def free_batch_at_ms(self, relayer: str) -> int:
         """Return when this key last signed a batch of free sessions; 0 if never."""
-        ...
-
-    async def next_nonce(self, relayer: str) -> int:
-        """Return the nonce after the last stored transaction of this key; 0 for a new key. It never decreases."""
-        ...
-
-    async def store_signed(
-        self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int, is_free_batch: bool = False
-    ) -> None:
-        """Store signed transactions before they are broadcast, and use up their nonces, in one transaction.
-
-        A nonce equal to an earlier attempt of the same session is a replacement.
-
-        Raises:
-            NonceTakenError: A new nonce is below the stored one, or the settlement is in flight under another nonce.
-        """
-        ...
-
-    async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
-        """Mark transactions as accepted by the node: SIGNED and reorganised rows become SENT, STUCK rows stay STUCK."""
-        ...
-
-    async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """Mark the settlement as included in a block that is not deep enough yet."""
-        ...
-
-    async def mark_confirmed(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """Mark the settlement as final. Sets confirmed_at_ms once; the row then waits to be reported."""
-        ...
-
-    async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
-        """Mark a settlement as in no block after a reorganisation (SENT again). CONFIRMED rows keep confirmed_at_ms."""
-        ...
-
-    async def mark_waiting(
-        self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
-        lane: SettlementLane | None = None,
-    ) -> None:  # fmt: skip
-        """Put a settlement into a waiting state with the reason, and count one try. Without `lane` the lane is kept."""
         ...
 
     async def mark_mismatched(
@@ -344,14 +371,6 @@ class SettlementOutbox(Protocol):
             The row after the call: WRITTEN_OFF, or unchanged if it is not waiting, or if the watcher has seen a payment
             of its session on the chain; None if there is none.
         """
-        ...
-
-    async def unnotified(self) -> list[SettlementRecord]:
-        """Return CONFIRMED settlements that were not reported yet."""
-        ...
-
-    async def mark_notified(self, session_id: str) -> None:
-        """Mark the settlement as reported."""
         ...
 
 
@@ -426,9 +445,9 @@ class BlockApplication:
     """The changes that the watcher read from blocks up to `head`, applied in one transaction.
 
     `previous` is the cursor before them, None for the first application; the store compares it. `settled` holds the
-    sessionIdHashes settled in these blocks: their holds are released together with the readings. `confirmed_block` is
-    the
-    newest block at the configured depth.
+    sessionIdHashes settled in these blocks: their holds are released together with the readings. `escrowed` holds those
+    whose amount the escrow contract took, and which therefore reserve nothing any more. `confirmed_block` is the newest
+    block at the configured depth.
     """
 
     headers: tuple[BlockRef, ...]
@@ -440,6 +459,7 @@ class BlockApplication:
     previous: BlockRef | None
     unknown: tuple[ChainPayment, ...] = ()
     """Payments of our relayers in these blocks without a settlement."""
+    escrowed: tuple[tuple[str, int], ...] = ()
 
 
 @final

@@ -131,7 +131,7 @@ class MemoryLedger(MemoryOutbox):
         """Return the last applied blocks, newest first."""
         return [self._headers[number] for number in sorted(self._headers, reverse=True)]
 
-    async def settlements_to_recheck(self) -> list[SettlementRecord]:
+    async def to_recheck(self) -> list[SettlementRecord]:
         """Return mined settlements whose block is not the one that the watcher applied."""
         mined = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
         hashes = {header.number: header.block_hash for header in self._headers.values()}

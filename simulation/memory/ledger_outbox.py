@@ -84,12 +84,12 @@ class MemoryOutbox(ABC):
         """Return settlements in these states, oldest first."""
         return [record for record in self._ordered() if record.state in states][:limit]
 
-    async def settlements_in_flight(self, *, limit: int) -> list[SettlementRecord]:
+    async def in_flight(self, *, limit: int) -> list[SettlementRecord]:
         """Return settlements whose transaction may still be mined or is not deep enough, oldest first."""
         rows = (row for row in self._settlements.values() if row.state in SETTLEMENTS_IN_FLIGHT)
         return heapq.nsmallest(limit, rows, key=lambda row: (row.composed_at_ms, row.session_id))
 
-    async def settlements_due(self, lane: SettlementLane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
+    async def due(self, lane: SettlementLane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
         """Return settlements of a lane whose retry time has passed, longest due first."""
         rows = (row for row in self._waiting(lane) if row.retry_at_ms <= now_ms)
         return heapq.nsmallest(limit, rows, key=lambda row: (row.retry_at_ms, row.composed_at_ms, row.session_id))
@@ -107,7 +107,7 @@ class MemoryOutbox(ABC):
         for row in woken:
             self._settlements[row.session_id] = replace(row, lane=SettlementLane.PAYABLE, retry_at_ms=now_ms)
 
-    async def settlements_in(self, tx_hash: str) -> list[SettlementRecord]:
+    async def of_transaction(self, tx_hash: str) -> list[SettlementRecord]:
         """Return the settlements of one transaction."""
         return [self._settlements[session_id] for session_id in self._sessions_of_tx.get(tx_hash, [])]
 
@@ -117,7 +117,7 @@ class MemoryOutbox(ABC):
             record for record in self._ordered() if record.state is SettlementState.CONFIRMED and not record.notified
         ]
 
-    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
+    async def above_block(self, block_number: int) -> list[SettlementRecord]:
         """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one."""
         mined = (SettlementState.MINED, SettlementState.CONFIRMED, SettlementState.MISMATCHED)
         return [

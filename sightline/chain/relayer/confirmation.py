@@ -1,26 +1,18 @@
 """Follows broadcast transactions: confirms them at the configured depth and re-checks them after a reorganisation."""
 
 from dataclasses import replace
-from typing import Final, final
+from typing import Final, Generic, NamedTuple, final
 
 import structlog
 
 from sightline.chain.relayer.inclusion import Included, look
 from sightline.chain.relayer.options import RelayerOptions
-from sightline.chain.relayer.preflight import FoundSettlement, find_settled, why_reverted
 from sightline.chain.relayer.resubmission import REORGANISED, Resubmission
 from sightline.chain.relayer.sender import Sender
-from sightline.chain.rpc.client import JsonRpc
+from sightline.chain.relayer.work import Work
 from sightline.chain.rpc.reader import hex_int
 from sightline.ports.clock import Clock
-from sightline.ports.ledger import (
-    BlockRef,
-    ChainIdentity,
-    Inclusion,
-    SettlementOutbox,
-    SettlementRecord,
-    SettlementState,
-)
+from sightline.ports.ledger import BlockRef, Inclusion, RecordT, SettlementState
 
 RECHECK_BLOCKS: Final = 256
 """Number of latest blocks whose settlements are re-checked at the start."""
@@ -28,22 +20,28 @@ RECHECK_BLOCKS: Final = 256
 log = structlog.get_logger()
 
 
+class Unmined(NamedTuple):
+    """Sessions whose transactions are in no block, and the relayer's next nonce on the chain."""
+
+    mined_nonce: int
+    session_ids: frozenset[str]
+
+
 @final
-class Confirmation:
-    """Updates the state of settlements from receipts and events. Used by one relayer, one call at a time."""
+class Confirmation(Generic[RecordT]):
+    """Updates the state of rows from receipts and events. Used by one relayer, one call at a time."""
 
     def __init__(
-        self, rpc: JsonRpc, outbox: SettlementOutbox, sender: Sender, relayer: str, identity: ChainIdentity,
-        options: RelayerOptions, *, clock: Clock,
-    ) -> None:  # fmt: skip
-        self._rpc = rpc
-        self._outbox = outbox
+        self, work: Work[RecordT], sender: Sender[RecordT], relayer: str, options: RelayerOptions, *, clock: Clock
+    ) -> None:
+        self._work = work
+        self._rpc = work.rpc
+        self._outbox = work.outbox
         self._sender = sender
         self._relayer = relayer
-        self._identity = identity
         self._options = options
         self._clock = clock
-        self._resubmission = Resubmission(rpc, outbox, sender, relayer, options, clock=clock)
+        self._resubmission = Resubmission(work, sender, relayer, options, clock=clock)
         self._is_first = True
         self._compared_head: BlockRef | None = None
         """The watcher's last block when settlements were last compared with its blocks."""
@@ -59,18 +57,18 @@ class Confirmation:
         head = await self._outbox.chain_head()
         if self._is_first:
             newest = hex_int(await self._rpc.call("eth_blockNumber"))
-            records = await self._outbox.settlements_above(max(0, newest - RECHECK_BLOCKS))
+            records = await self._outbox.above_block(max(0, newest - RECHECK_BLOCKS))
         elif head == self._compared_head:
             return
         else:
-            records = await self._outbox.settlements_to_recheck()
+            records = await self._outbox.to_recheck()
         if records:
-            sighting = await look(self._rpc, self._relayer, records)
+            sighting = await look(self._work, self._relayer, records)
             for record in records:
                 await self._reconsider(record, sighting.found.get(record.session_id))
         self._compared_head, self._is_first = head, False
 
-    async def _reconsider(self, record: SettlementRecord, found: Included | None) -> None:
+    async def _reconsider(self, record: RecordT, found: Included | None) -> None:
         """Correct a settlement that is now in another block, in no block, or whose transaction now fails."""
         now_ms = self._clock.now_ms()
         if found is None:
@@ -89,23 +87,25 @@ class Confirmation:
 
     # In flight.
 
-    async def follow(self) -> None:
-        """Confirm the settlements in flight, or resubmit their transactions."""
-        records = await self._outbox.settlements_in_flight(limit=self._options.in_flight_max)
+    async def follow(self) -> Unmined | None:
+        """Confirm the rows in flight, or resubmit their transactions; returns those that are in no block, if any."""
+        records = await self._outbox.in_flight(limit=self._options.in_flight_max)
         if not records:
-            return
-        sighting = await look(self._rpc, self._relayer, records)
-        missing: list[SettlementRecord] = []
+            return None
+        sighting = await look(self._work, self._relayer, records)
+        missing: list[RecordT] = []
         for record in records:
             found = sighting.found.get(record.session_id)
             if found is None:
                 missing.append(record)
             else:
                 await self._record_inclusion(record, found)
-        if missing:
-            await self._resubmission.resubmit(missing, sighting)
+        if not missing:
+            return None
+        await self._resubmission.resubmit(missing, sighting)
+        return Unmined(sighting.mined_nonce, frozenset(record.session_id for record in missing))
 
-    async def _record_inclusion(self, record: SettlementRecord, found: Included) -> None:
+    async def _record_inclusion(self, record: RecordT, found: Included) -> None:
         """Record the block of a transaction. Success and failure become final only at the configured depth."""
         inclusion = found.inclusion
         if found.depth < self._options.depth:
@@ -114,28 +114,26 @@ class Confirmation:
         elif found.succeeded:
             await self._confirm(record, inclusion)
         else:
-            reason = await why_reverted(self._rpc, self._identity, self._relayer, record, inclusion.block_number)
+            reason = await self._work.why_failed(self._relayer, record, inclusion.block_number)
             await self._sender.put_aside(record, SettlementState.REVERTED, reason)
 
-    async def _confirm(self, record: SettlementRecord, inclusion: Inclusion) -> None:
-        is_ours = inclusion.tx_hash in {attempt.tx_hash for attempt in record.attempts}
-        found = None if is_ours else await self._find(record)
-        on_chain = None if found is None else found.difference(record)
-        if on_chain is not None:
-            log.error(
-                "settlement_amounts_differ", session_id=record.session_id, tx_hash=inclusion.tx_hash,
-                ours_micro=record.total, on_chain_micro=on_chain.to_amount + on_chain.fee_amount,
-            )  # fmt: skip
-            await self._outbox.mark_mismatched(record.session_id, inclusion, on_chain, now_ms=self._clock.now_ms())
-        elif is_ours or found is not None:
-            await self._outbox.mark_confirmed(record.session_id, inclusion, now_ms=self._clock.now_ms())
-            log.info("settlement_confirmed", session_id=record.session_id, tx_hash=inclusion.tx_hash)
+    async def _confirm(self, record: RecordT, inclusion: Inclusion) -> None:
+        now_ms = self._clock.now_ms()
+        if inclusion.tx_hash not in {attempt.tx_hash for attempt in record.attempts}:
+            found = await self._work.find(record.session_id_hash)
+            if found is None:
+                return
+            if await self._work.record_difference(record, found, now_ms=now_ms):
+                log.error("settlement_amounts_differ", session_id=record.session_id, tx_hash=inclusion.tx_hash)
+                return
+        await self._outbox.mark_confirmed(record.session_id, inclusion, now_ms=now_ms)
+        log.info("settlement_confirmed", session_id=record.session_id, tx_hash=inclusion.tx_hash)
 
     # Settlements by a transaction that the database does not know.
 
-    async def adopt(self, record: SettlementRecord) -> None:
+    async def adopt(self, record: RecordT) -> None:
         """Adopt the transaction that settled this session, as found in the contract's event."""
-        found = await self._find(record)
+        found = await self._work.find(record.session_id_hash)
         if found is None:
             reason = "settled on the chain, and the event is not found"
             await self._sender.put_aside(record, SettlementState.FAILED, reason)
@@ -143,6 +141,3 @@ class Confirmation:
         log.info("settlement_adopted", session_id=record.session_id, tx_hash=found.inclusion.tx_hash)
         included = Included(inclusion=found.inclusion, succeeded=True, depth=found.depth)
         await self._record_inclusion(record, included)
-
-    async def _find(self, record: SettlementRecord) -> FoundSettlement | None:
-        return await find_settled(self._rpc, self._identity, record.session_id_hash, self._options.start_block)

@@ -1,20 +1,23 @@
 """Finds settlement transactions on the chain: their block, their depth and whether they succeeded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
-from sightline.chain.contracts.abi import SETTLED_TOPIC
+from sightline.chain.relayer.work import Work
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
-from sightline.ports.ledger import Inclusion, SettlementRecord
+from sightline.ports.ledger import Inclusion, OutboxRecord, RecordT
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Included:
-    """A transaction in a block of the canonical chain; `depth` is the number of blocks above it."""
+    """A transaction in a block of the canonical chain; `depth` is the number of blocks above it.
+
+    It succeeded for a session if the contract emitted the session's event: a batch may skip one of its sessions.
+    """
 
     inclusion: Inclusion
     succeeded: bool
@@ -34,8 +37,8 @@ class Sighting:
     """Included transactions by session id."""
 
 
-async def look(rpc: JsonRpc, relayer: str, records: Sequence[SettlementRecord]) -> Sighting:
-    """Look up every transaction of these settlements, adopted ones included.
+async def look(work: Work[RecordT], relayer: str, records: Sequence[RecordT]) -> Sighting:
+    """Look up every transaction of these rows, adopted ones included.
 
     A receipt counts only if its block hash is the one that the same endpoint reports at that height.
 
@@ -48,7 +51,7 @@ async def look(rpc: JsonRpc, relayer: str, records: Sequence[SettlementRecord]) 
         ("eth_getTransactionCount", [relayer, "latest"]),
     ]
     requests += [("eth_getTransactionReceipt", [tx_hash]) for tx_hash in hashes]
-    head, nonce, *answers = _all_answered(await rpc.batch(requests))
+    head, nonce, *answers = _all_answered(await work.rpc.batch(requests))
     if not isinstance(head, dict):
         raise ChainUnavailableError("the endpoint has no latest block")
     receipts = {
@@ -56,32 +59,36 @@ async def look(rpc: JsonRpc, relayer: str, records: Sequence[SettlementRecord]) 
         for tx_hash, receipt in zip(hashes, answers, strict=True)
         if isinstance(receipt, dict) and receipt.get("blockNumber") is not None
     }
-    canonical = await _canonical_hashes(rpc, {str(receipt["blockNumber"]) for receipt in receipts.values()}, head)
-    head_number = hex_int(head["number"])
-    included = {
-        tx_hash: _included(receipt, head_number)
+    canonical = await _canonical_hashes(work.rpc, {str(receipt["blockNumber"]) for receipt in receipts.values()}, head)
+    receipts = {
+        tx_hash: receipt
         for tx_hash, receipt in receipts.items()
         if canonical.get(str(receipt["blockNumber"])) == str(receipt["blockHash"]).lower()
     }
+    head_number = hex_int(head["number"])
     found: dict[str, Included] = {}
     for record in records:
+        included = {
+            tx_hash: _included(work, record, receipts[tx_hash], head_number)
+            for tx_hash in _hashes(record)
+            if tx_hash in receipts
+        }
         decisive = _of_record(record, included)
         if decisive is not None:
-            log_index = _settled_log_index(receipts[decisive.inclusion.tx_hash], record.session_id_hash)
-            found[record.session_id] = replace(decisive, inclusion=replace(decisive.inclusion, log_index=log_index))
+            found[record.session_id] = decisive
     return Sighting(head=head, head_number=head_number, mined_nonce=hex_int(nonce), found=found)
 
 
-def _hashes(record: SettlementRecord) -> list[str]:
+def _hashes(record: OutboxRecord) -> list[str]:
     if record.attempts:
         return [attempt.tx_hash for attempt in record.attempts]
     return [record.tx_hash] if record.tx_hash is not None else []
 
 
-def _of_record(record: SettlementRecord, included: dict[str, Included]) -> Included | None:
-    """Return the transaction that decides a settlement: one that succeeded, or the failed one with the newest nonce.
+def _of_record(record: OutboxRecord, included: dict[str, Included]) -> Included | None:
+    """Return the transaction that decides a row: one that succeeded, or the failed one with the newest nonce.
 
-    A failure with an earlier nonce does not count: the settlement was examined and signed again after it.
+    A failure with an earlier nonce does not count: the row was examined and signed again after it.
     """
     if not record.attempts:
         return included.get(record.tx_hash or "")
@@ -102,26 +109,19 @@ async def _canonical_hashes(rpc: JsonRpc, numbers: set[str], head: dict[str, Any
     }
 
 
-def _included(receipt: dict[str, Any], head_number: int) -> Included:
+def _included(work: Work[RecordT], record: RecordT, receipt: dict[str, Any], head_number: int) -> Included:
     number = hex_int(receipt["blockNumber"])
+    inclusion = Inclusion(
+        tx_hash=str(receipt["transactionHash"]).lower(),
+        block_number=number,
+        block_hash=str(receipt["blockHash"]).lower(),
+    )
+    event = work.event_in(receipt, record.session_id_hash)
     return Included(
-        inclusion=Inclusion(
-            tx_hash=str(receipt["transactionHash"]).lower(),
-            block_number=number,
-            block_hash=str(receipt["blockHash"]).lower(),
-        ),
-        succeeded=hex_int(receipt.get("status")) == 1,
+        inclusion=inclusion if event is None else work.at(inclusion, event),
+        succeeded=hex_int(receipt.get("status")) == 1 and event is not None,
         depth=head_number - number,
     )
-
-
-def _settled_log_index(receipt: dict[str, Any], session_id_hash: str) -> int | None:
-    """Return the index, in its block, of the Settled event of a session; None if the transaction emitted none."""
-    for log in receipt.get("logs") or ():
-        topics = [str(topic).lower() for topic in log.get("topics", ())]
-        if topics[:2] == [SETTLED_TOPIC, session_id_hash]:
-            return hex_int(log["logIndex"])
-    return None
 
 
 def _all_answered(results: list[Any]) -> list[Any]:

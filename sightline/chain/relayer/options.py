@@ -42,6 +42,8 @@ class RelayerOptions:
     free_settle_gas: int = 50_000
     """Gas limit for each session of a batch, added to `free_batch_gas`."""
     free_batch_gas: int = 100_000
+    capture_window_ms: int = 0
+    """How long an ended session whose amount is in escrow waits for others, to be captured in one transaction."""
     start_block: int = 0
     """Block in which the settlement contract was deployed; the search for events starts here."""
 

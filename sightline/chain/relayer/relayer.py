@@ -15,50 +15,121 @@ exponential backoff. They move back when the watcher sees a change of the wallet
 One server runs the relayer: each write checks that it still holds the role (`RoleDatabase`). Reorganisations are found
 by comparing the recorded blocks with those that the watcher, which may run on another server, has stored.
 
-This file holds the loop and the notifications. `signing` signs settlements that are due, `confirmation`
-follows broadcast transactions, `resubmission` handles transactions that are not mined.
+This file holds the loop and the notifications. `signing` signs rows that are due, `confirmation` follows broadcast
+transactions, `resubmission` handles transactions that are not mined. `work` says what the rows are: settlements from
+allowances, or, with SessionEscrow, holds to open and holds to capture, which share the key and its nonces.
 """
 
-from typing import final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, final
 
 import structlog
 import trio
 
+from sightline.chain.contracts.escrow import CAPTURES_MAX
+from sightline.chain.meter import Meter
+from sightline.chain.relayer.allowance import AllowanceWork
+from sightline.chain.relayer.captures import CaptureWork
 from sightline.chain.relayer.confirmation import Confirmation
+from sightline.chain.relayer.openings import OpeningWork
 from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.resubmission import close_gap
 from sightline.chain.relayer.sender import Sender
-from sightline.chain.relayer.signing import Signing
+from sightline.chain.relayer.signing import AllowanceSigning, EscrowSigning, Signing
+from sightline.chain.relayer.work import Work
 from sightline.chain.rpc.client import JsonRpc, backoff_ms
 from sightline.chain.signer import Signer
 from sightline.domain.errors import SightlineError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
 from sightline.ports.clock import Clock
+from sightline.ports.escrow import OpeningOutbox
 from sightline.ports.ids import Ids
-from sightline.ports.ledger import ChainIdentity, SettlementOutbox
+from sightline.ports.ledger import ChainIdentity, RecordT, SettlementOutbox, SettlementRecord
 
 log = structlog.get_logger()
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscrowParts:
+    """What a relayer of SessionEscrow needs besides: the holds, the meter's key, and who waits for holds."""
+
+    openings: OpeningOutbox
+    meter: Meter
+    on_round: Callable[[], None]
+    """Called after each round."""
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+@final
+class _Queue(Generic[RecordT]):
+    """The rows of one outbox, and what moves them."""
+
+    def __init__(self, work: Work[RecordT], confirmation: Confirmation[RecordT], signing: Signing[RecordT]) -> None:
+        self.outbox = work.outbox
+        self.confirmation = confirmation
+        self.signing = signing
+
+
+@final
 class Relayer:
-    """Settles with one key. `run` it once; call `notify` when a settlement was composed."""
+    """Settles with one key. `run` it once; call `notify` when a settlement was composed or a hold asked for."""
 
     def __init__(
         self, rpc: JsonRpc, outbox: SettlementOutbox, signer: Signer, identity: ChainIdentity,
-        options: RelayerOptions, *, clock: Clock, ids: Ids,
+        options: RelayerOptions, *, clock: Clock, ids: Ids, escrow: EscrowParts | None = None,
     ) -> None:  # fmt: skip
+        """Args: escrow: for SessionEscrow; without it, settlements take the payer's allowance."""
+        self._rpc = rpc
         self._outbox = outbox
         self.address = signer.address
         self._options = options
         self._clock = clock
         self._ids = ids
-        sender = Sender(rpc, outbox, signer, identity, options, clock=clock, ids=ids)
-        self._confirmation = Confirmation(rpc, outbox, sender, signer.address, identity, options, clock=clock)
-        self._signing = Signing(rpc, outbox, sender, self._confirmation, signer.address, identity, options, clock=clock)
+        self._signer = signer
+        self._on_round: Callable[[], None] = _nothing if escrow is None else escrow.on_round
+        self._queues: tuple[_Queue[Any], ...] = (
+            (self._settlements(AllowanceWork(rpc, outbox, identity, options)),)
+            if escrow is None
+            else (
+                self._escrow_queue(
+                    OpeningWork(rpc, escrow.openings, identity, escrow.meter, start_block=options.start_block),
+                    batch_max=1,
+                ),
+                self._escrow_queue(
+                    CaptureWork(rpc, outbox, escrow.openings, identity, escrow.meter, options),
+                    batch_max=CAPTURES_MAX,
+                    window_ms=options.capture_window_ms,
+                ),
+            )
+        )
         self._wake = trio.Event()
         self._failures = 0
         self.round_at_ms = 0
         self.halted_because: str | None = None
+
+    def _settlements(self, work: AllowanceWork) -> _Queue[SettlementRecord]:
+        sender, confirmation = self._sending(work)
+        signing = AllowanceSigning(
+            work, self._outbox, sender, confirmation, self.address, self._options, clock=self._clock
+        )
+        return _Queue(work, confirmation, signing)
+
+    def _escrow_queue(self, work: Work[RecordT], *, batch_max: int, window_ms: int = 0) -> _Queue[RecordT]:
+        sender, confirmation = self._sending(work)
+        signing = EscrowSigning(
+            work, sender, confirmation, self.address, self._options, clock=self._clock, batch_max=batch_max,
+            window_ms=window_ms,
+        )  # fmt: skip
+        return _Queue(work, confirmation, signing)
+
+    def _sending(self, work: Work[RecordT]) -> tuple[Sender[RecordT], Confirmation[RecordT]]:
+        sender = Sender(work, self._signer, self._options, clock=self._clock, ids=self._ids)
+        return sender, Confirmation(work, sender, self.address, self._options, clock=self._clock)
 
     def notify(self) -> None:
         """Start the next round now."""
@@ -97,20 +168,35 @@ class Relayer:
         return self._options.poll_ms + wait
 
     async def work_once(self, on_settlement: OnSettlement) -> bool:
-        """Run one round: re-check replaced blocks, follow settlements in flight, sign, report confirmed settlements.
+        """Run one round: re-check replaced blocks, follow what is in flight, sign, report confirmed settlements.
 
         Returns:
-            Whether a settlement is still in flight.
+            Whether anything is still in flight.
         """
-        await self._confirmation.recheck()
-        await self._confirmation.follow()
-        signed, is_full = await self._signing.sign_due()
+        for queue in self._queues:
+            await queue.confirmation.recheck()
+        await self._follow()
+        signed = is_full = False
+        for queue in self._queues:
+            has_signed, has_more = await queue.signing.sign_due()
+            signed, is_full = signed or has_signed, is_full or has_more
         if signed:
-            await self._confirmation.follow()
+            await self._follow()
         if signed or is_full:
-            self._wake.set()  # more settlements may be due than fit in one round
+            self._wake.set()  # more rows may be due than fit in one round
+        self._on_round()
         await self._tell(on_settlement)
-        return bool(await self._outbox.settlements_in_flight(limit=1))
+        for queue in self._queues:
+            if await queue.outbox.in_flight(limit=1):
+                return True
+        return False
+
+    async def _follow(self) -> None:
+        unmined = [found for queue in self._queues if (found := await queue.confirmation.follow()) is not None]
+        if unmined:
+            pursued = frozenset[str]().union(*(found.session_ids for found in unmined))
+            mined_nonce = max(found.mined_nonce for found in unmined)
+            await close_gap(self._rpc, self._outbox, self.address, mined_nonce, pursued)
 
     async def _tell(self, on_settlement: OnSettlement) -> None:
         for record in await self._outbox.unnotified():

@@ -5,7 +5,7 @@ A transaction that may still be mined keeps its nonce, and its replacement has t
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, final
+from typing import Any, Final, Generic, final
 
 import structlog
 
@@ -14,9 +14,10 @@ from sightline.chain.relayer.broadcast import FEES_TOO_LOW
 from sightline.chain.relayer.inclusion import Sighting
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.sender import Sender
+from sightline.chain.relayer.work import Work
 from sightline.chain.rpc.client import JsonRpc
 from sightline.ports.clock import Clock
-from sightline.ports.ledger import Attempt, SettlementOutbox, SettlementRecord, SettlementState
+from sightline.ports.ledger import Attempt, RecordT, SettlementState, TransactionOutbox
 
 log = structlog.get_logger()
 
@@ -26,21 +27,20 @@ STUCK_ATTEMPTS: Final = 3
 
 
 @final
-class Resubmission:
+class Resubmission(Generic[RecordT]):
     """Resubmits the transactions of one relayer key."""
 
     def __init__(
-        self, rpc: JsonRpc, outbox: SettlementOutbox, sender: Sender, relayer: str, options: RelayerOptions,
-        *, clock: Clock,
-    ) -> None:  # fmt: skip
-        self._rpc = rpc
-        self._outbox = outbox
+        self, work: Work[RecordT], sender: Sender[RecordT], relayer: str, options: RelayerOptions, *, clock: Clock
+    ) -> None:
+        self._rpc = work.rpc
+        self._outbox = work.outbox
         self._sender = sender
         self._relayer = relayer
         self._options = options
         self._clock = clock
 
-    async def resubmit(self, records: Sequence[SettlementRecord], sighting: Sighting) -> None:
+    async def resubmit(self, records: Sequence[RecordT], sighting: Sighting) -> None:
         """Broadcast again, replace, or schedule for signing each settlement that is due.
 
         Settlements of one batch share a transaction, which is handled once.
@@ -62,9 +62,8 @@ class Resubmission:
                 handled.add(newest.tx_hash)
                 resend += await self._next_sending(record, sighting, now_ms)
         await self._sender.send(resend)
-        await self._close_gap(sighting, {record.session_id for record in records})
 
-    async def _nonce_went_elsewhere(self, record: SettlementRecord, now_ms: int) -> None:
+    async def _nonce_went_elsewhere(self, record: RecordT, now_ms: int) -> None:
         """Handle a nonce that is used on the chain while none of our transactions has a receipt.
 
         Another program used the key, or the endpoint's answers contradict each other. The settlement is examined again
@@ -81,7 +80,7 @@ class Resubmission:
         elif now_ms >= record.retry_at_ms:
             await self._sender.put_aside(record, SettlementState.FAILED, "its nonce was used by another transaction")
 
-    async def _next_sending(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> list[Attempt]:
+    async def _next_sending(self, record: RecordT, sighting: Sighting, now_ms: int) -> list[Attempt]:
         """Return what to broadcast now: the newest transaction again, a replacement, or nothing."""
         newest = record.attempts[-1]
         patience_ms = self._options.replace_ms << (len(record.attempts) - 1)
@@ -105,7 +104,7 @@ class Resubmission:
         ours = await self._outbox.attempts_at(self._relayer, attempt.nonce)
         return attempt.tx_hash in {item.tx_hash for item in ours}
 
-    async def _replace(self, record: SettlementRecord, sighting: Sighting, now_ms: int) -> Attempt | None:
+    async def _replace(self, record: RecordT, sighting: Sighting, now_ms: int) -> Attempt | None:
         """Sign a replacement with the same nonce and higher fees; None when the fees would exceed the cap."""
         newest = record.attempts[-1]
         (tip,) = await self._rpc.batch([("eth_maxPriorityFeePerGas", [])])
@@ -116,8 +115,8 @@ class Resubmission:
                 retry_at_ms=now_ms + self._options.resend_ms, now_ms=now_ms,
             )  # fmt: skip
             return None
-        sharing = await self._outbox.settlements_in(newest.tx_hash)
-        replacements = self._sender.sign_many(sharing, newest.nonce, fees, now_ms)
+        sharing = await self._outbox.of_transaction(newest.tx_hash)
+        replacements = await self._sender.sign(sharing, newest.nonce, fees, now_ms)
         replacement = replacements[0]
         await self._outbox.store_signed(self._relayer, replacements, now_ms=now_ms)
         log.warning(
@@ -132,21 +131,25 @@ class Resubmission:
                 )
         return replacement
 
-    async def _close_gap(self, sighting: Sighting, pursued: AbstractSet[str]) -> None:
-        """Broadcast the transaction with the chain's next nonce again, unless a settlement of this round has it.
 
-        After a reorganisation a settlement may already be reverted or settled by another transaction, but its old
-        transaction must be mined to use up the nonce. This is safe, because the contract settles a session once. And
-        when
-        many settlements lost their block, the one with the next nonce may not be among those of this round.
-        """
-        nonce = sighting.mined_nonce
-        if nonce >= await self._outbox.next_nonce(self._relayer):
-            return
-        attempts = await self._outbox.attempts_at(self._relayer, nonce)
-        if not attempts:
-            log.error("relayer_nonce_unknown", nonce=nonce)
-            return
-        if attempts[-1].session_id not in pursued:
-            log.warning("relayer_fills_nonce", nonce=nonce, tx_hash=attempts[-1].tx_hash)
-            await self._rpc.send_once([("eth_sendRawTransaction", ["0x" + attempts[-1].raw.hex()])])
+async def close_gap(
+    rpc: JsonRpc, outbox: TransactionOutbox[Any], relayer: str, mined_nonce: int, pursued: AbstractSet[str]
+) -> None:
+    """Broadcast the transaction with the chain's next nonce again, unless a row of this round has it.
+
+    After a reorganisation a session may already be reverted or done by another transaction, but its old transaction
+    must be mined to use up the nonce. This is safe, because the contract does a session once. And when many rows lost
+    their block, the one with the next nonce may not be among those of this round.
+
+    Args:
+        pursued: Sessions whose transactions were looked at in this round and are in no block.
+    """
+    if mined_nonce >= await outbox.next_nonce(relayer):
+        return
+    attempts = await outbox.attempts_at(relayer, mined_nonce)
+    if not attempts:
+        log.error("relayer_nonce_unknown", nonce=mined_nonce)
+        return
+    if attempts[-1].session_id not in pursued:
+        log.warning("relayer_fills_nonce", nonce=mined_nonce, tx_hash=attempts[-1].tx_hash)
+        await rpc.send_once([("eth_sendRawTransaction", ["0x" + attempts[-1].raw.hex()])])

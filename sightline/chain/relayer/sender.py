@@ -1,66 +1,41 @@
-"""Signs settlements with the relayer's key, broadcasts them, and schedules the retry of refused ones."""
+"""Signs transactions with the relayer's key, broadcasts them, and schedules the retry of refused ones."""
 
 from collections.abc import Sequence
-from typing import final
+from typing import Generic, final
 
 import structlog
 
 from sightline.chain.fees import Fees
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.relayer.options import RelayerOptions
-from sightline.chain.relayer.preflight import settle_call, settle_many_call
 from sightline.chain.relayer.retry import retry_in_ms
-from sightline.chain.rpc.client import JsonRpc
+from sightline.chain.relayer.work import Work
 from sightline.chain.signer import Signer
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.ledger import (
-    Attempt,
-    ChainIdentity,
-    SettlementLane,
-    SettlementOutbox,
-    SettlementRecord,
-    SettlementState,
-)
+from sightline.ports.ledger import Attempt, RecordT, SettlementLane, SettlementState
 
 log = structlog.get_logger()
 
 
 @final
-class Sender:
+class Sender(Generic[RecordT]):
     """Signs and broadcasts with one relayer key."""
 
-    def __init__(
-        self, rpc: JsonRpc, outbox: SettlementOutbox, signer: Signer, identity: ChainIdentity,
-        options: RelayerOptions, *, clock: Clock, ids: Ids,
-    ) -> None:  # fmt: skip
-        self._rpc = rpc
-        self._outbox = outbox
+    def __init__(self, work: Work[RecordT], signer: Signer, options: RelayerOptions, *, clock: Clock, ids: Ids) -> None:
+        self._work = work
+        self._outbox = work.outbox
         self._signer = signer
-        self._identity = identity
         self._options = options
         self._clock = clock
         self._ids = ids
 
-    def sign(self, record: SettlementRecord, nonce: int, fees: Fees, now_ms: int) -> Attempt:
-        """Sign the transaction of a settlement. Store it before you broadcast it."""
+    async def sign(self, records: Sequence[RecordT], nonce: int, fees: Fees, now_ms: int) -> list[Attempt]:
+        """Sign one transaction for these rows; return it as one attempt per session. Store it before you send it."""
+        call = await self._work.call(records)
         tx_hash, raw = self._signer.sign(
-            chain_id=self._identity.chain_id, nonce=nonce, to=self._identity.settlement_address,
-            data=settle_call(record), gas=self._options.settle_gas, fees=fees,
-        )  # fmt: skip
-        return Attempt(
-            session_id=record.session_id, nonce=nonce, tx_hash=tx_hash, raw=raw, max_fee_wei=fees.max_fee_wei,
-            tip_wei=fees.tip_wei, signed_at_ms=now_ms,
-        )  # fmt: skip
-
-    def sign_many(self, records: Sequence[SettlementRecord], nonce: int, fees: Fees, now_ms: int) -> list[Attempt]:
-        """Sign one transaction that settles several free sessions; return it as one attempt per session."""
-        if len(records) == 1:
-            return [self.sign(records[0], nonce, fees, now_ms)]
-        tx_hash, raw = self._signer.sign(
-            chain_id=self._identity.chain_id, nonce=nonce, to=self._identity.settlement_address,
-            data=settle_many_call(records), fees=fees,
-            gas=self._options.free_batch_gas + self._options.free_settle_gas * len(records),
+            chain_id=self._work.identity.chain_id, nonce=nonce, to=self._work.contract, data=call.data, gas=call.gas,
+            fees=fees,
         )  # fmt: skip
         return [
             Attempt(
@@ -75,7 +50,7 @@ class Sender:
         attempts = list({attempt.tx_hash: attempt for attempt in attempts}.values())
         if not attempts:
             return
-        answers = await broadcast(self._rpc, attempts)
+        answers = await broadcast(self._work.rpc, attempts)
         now_ms = self._clock.now_ms()
         for attempt, refusal in answers.refused:
             retry_at_ms = now_ms + (0 if refusal == FEES_TOO_LOW else self._options.retry_ms_min)
@@ -86,8 +61,8 @@ class Sender:
         if answers.taken:
             await self._outbox.mark_sent(answers.taken, now_ms=now_ms)
 
-    async def put_aside(self, record: SettlementRecord, state: SettlementState, reason: str) -> None:
-        """Put a settlement into this state with a retry delay that grows. A refused one moves to the RETRY lane."""
+    async def put_aside(self, record: RecordT, state: SettlementState, reason: str) -> None:
+        """Put a row into this state with a retry delay that grows. A refused one moves to the RETRY lane."""
         now_ms = self._clock.now_ms()
         wait_ms = retry_in_ms(self._options, self._ids, reason=reason, tries=record.tries)
         is_refused = (

@@ -16,7 +16,7 @@ from typing import Any, Final, final
 import structlog
 import trio
 
-from sightline.chain.relayer.preflight import require_same_chain
+from sightline.chain.relayer.work import require_same_chain
 from sightline.chain.rpc.client import JsonRpc, RpcResponseError, backoff_ms
 from sightline.chain.rpc.reader import RpcReader, block_ref
 from sightline.chain.watcher.events import Meaning, Watched, parties, payments_in, read_logs

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
+from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.geofence import DeviceKind, Fence, Fix, Track
 from sightline.domain.metering import Evidence, FenceWindow, PauseReason, Signal, Window
 from sightline.domain.session.model import (
@@ -30,7 +31,7 @@ Doc: TypeAlias = dict[str, Any]
 def to_doc(session: Session) -> Doc:
     """Everything of the session but its version, which is a column of its own."""
     return {
-        "terms": _fields(session.terms),
+        "terms": _terms_doc(session.terms),
         "phase": _phase_doc(session.phase),
         "head_hash": session.head_hash,
         "events": session.events,
@@ -42,13 +43,46 @@ def from_doc(doc: Mapping[str, Any], version: int) -> Session:
     """The session of a stored document."""
     terms = doc["terms"]
     return Session(
-        terms=Terms(**{**terms, "rate": MicroUsdc(terms["rate"]), "hold": MicroUsdc(terms["hold"])}),
+        terms=Terms(
+            **{
+                **terms,
+                "rate": MicroUsdc(terms["rate"]),
+                "hold": MicroUsdc(terms["hold"]),
+                "consent": consent_of(terms.get("consent")),
+            }
+        ),
         phase=_phase(doc["phase"]),
         version=version,
         head_hash=doc["head_hash"],
         events=doc["events"],
         ended_head_hash=doc.get("ended_head_hash"),
     )
+
+
+def _terms_doc(terms: Terms) -> Doc:
+    """The terms as a document. Servers of earlier versions do not know a consent, and read documents without one."""
+    doc = _fields(terms)
+    if terms.consent is None:
+        del doc["consent"]
+    else:
+        doc["consent"] = consent_doc(terms.consent)
+    return doc
+
+
+def consent_doc(consent: PayerConsent | None) -> Doc | None:
+    """A payer's consent as a document."""
+    if consent is None:
+        return None
+    mandate = consent.mandate
+    return {**_fields(consent), "mandate": None if mandate is None else _fields(mandate)}
+
+
+def consent_of(doc: Mapping[str, Any] | None) -> PayerConsent | None:
+    """The payer's consent of a document."""
+    if doc is None:
+        return None
+    mandate = None if doc["mandate"] is None else SignedMandate(**doc["mandate"])
+    return PayerConsent(**{**doc, "kind": ConsentKind(doc["kind"]), "mandate": mandate})
 
 
 def _phase_doc(phase: Phase) -> Doc:
@@ -64,7 +98,7 @@ def _phase_doc(phase: Phase) -> Doc:
                 "is_dispatched": phase.is_dispatched,
                 "wait_left_ms": phase.wait_left_ms,
                 "unstarted_by": phase.unstarted_by,
-            }
+            } | ({} if phase.funding_at_ms is None else {"funding_at_ms": phase.funding_at_ms})
         case Live():
             return {
                 "is": "live",

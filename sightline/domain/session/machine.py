@@ -30,6 +30,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.evidence import recovered, with_fix, with_media
 from sightline.domain.session.messages import (
     Assign,
+    BeginFunding,
     Cancel,
     CancelAssignment,
     ChargeHold,
@@ -271,7 +272,7 @@ def _in_requested(
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.PLATFORM):
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
-        case GoLive() | End() | CancelAssignment() | Withdraw():
+        case BeginFunding() | GoLive() | End() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case (
             FixReported()
@@ -291,6 +292,8 @@ def _in_assigned(
     session: Session, phase: Assigned, message: Message, now_ms: int, limits: SessionLimits
 ) -> Step | Refusal:
     match message:
+        case BeginFunding():
+            return _begin_funding(session, phase, now_ms, limits)
         case GoLive(video=video):
             return _go_live(session, phase, video, now_ms, limits)
         case CancelAssignment():
@@ -332,7 +335,7 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             return Step(session=session.in_phase(replace(phase, consumer_seen_ms=now_ms)))
         case FundsReported(available=available):
             return _check_funds(session, phase, available, now_ms, limits)
-        case Assign() | GoLive() | Cancel() | CancelAssignment() | Withdraw():
+        case Assign() | BeginFunding() | GoLive() | Cancel() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case SettlementMined():
             return Step(session=session)
@@ -347,7 +350,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
                 return Step(session=session)
             event = Event(EventKind.SETTLED, now_ms, (("txHash", tx_hash),))
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
-        case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
+        case Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case FixReported() | MediaProved() | MediaBroke() | ConsumerActive() | FundsReported() | Tick():
             return Step(session=session)
@@ -357,7 +360,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
 
 def _in_closed(session: Session, message: Message) -> Step | Refusal:
     match message:
-        case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
+        case Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
             return wrong_state(session)
         case (
             FixReported()
@@ -393,9 +396,21 @@ def _assign(session: Session, before: Requested, message: Assign, now_ms: int, l
     return Step(session=replace(session, phase=phase), events=(event,))
 
 
+def _begin_funding(session: Session, phase: Assigned, now_ms: int, limits: SessionLimits) -> Step:
+    """Note that the hold is asked for, and give the chain time beyond the deadline of the start, once."""
+    if phase.funding_at_ms is not None:
+        return Step(session=session)
+    deadline_ms = max(phase.start_deadline_ms, now_ms + limits.funding_timeout_ms)
+    funding = replace(phase, funding_at_ms=now_ms, start_deadline_ms=deadline_ms)
+    return Step(session=session.in_phase(funding))
+
+
 def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str) -> Step:
-    """Open the request again for the wait time that is left, or expire it if less than a second is."""
-    left_ms = phase.wait_left_ms
+    """Open the request again for the wait time that is left, or expire it if less than a second is.
+
+    It expires too when a hold was asked for, because the hold names the operator.
+    """
+    left_ms = 0 if phase.funding_at_ms is not None else phase.wait_left_ms
     if left_ms is None:
         left_ms = session.terms.wait_deadline_ms - phase.assigned_at_ms
     if left_ms < SECOND_MS or len(phase.unstarted_by) >= UNSTARTED_MAX:
@@ -464,6 +479,9 @@ def _close(session: Session, state: SessionState, reason: EndReason, at_ms: int,
         is_no_show = reason is EndReason.START_TIMEOUT
         effects += (ReleaseOperator(operator.workspace_id, is_no_show),)
         effects += (RecordNoShow(operator.wallet_address, at_ms),) if is_no_show else ()
+        if isinstance(before, Assigned) and before.funding_at_ms is not None:
+            # The contract may hold the amount: a charge of 0 returns it.
+            effects += (Settle(settlement_of(session.terms, operator, 0, MicroUsdc(0))),)
     event = Event(kind, at_ms, (("reason", reason.value),))
     return Step(session=replace(session, phase=phase), events=(event,), effects=effects)
 

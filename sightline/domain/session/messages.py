@@ -34,6 +34,12 @@ class Assign:
 
 @final
 @dataclass(frozen=True, slots=True)
+class BeginFunding:
+    """Start, where the payer consented to a hold: the escrow contract is asked to open it for this operator."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class GoLive:
     """Start: the operator is occupied and the live input exists."""
 
@@ -131,6 +137,7 @@ class SettlementMined:
 
 Message: TypeAlias = (
     Assign
+    | BeginFunding
     | GoLive
     | End
     | Cancel

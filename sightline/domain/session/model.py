@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias, final
 
+from sightline.domain.escrow import PayerConsent
 from sightline.domain.geofence import DeviceKind, Fence, FenceLimits, Fix, Track
 from sightline.domain.metering import Evidence, MeterLimits, PauseReason, Window
 from sightline.domain.units import MINUTE_MS, SECOND_MS, MicroUsdc
@@ -55,6 +56,8 @@ class SessionLimits:
 
     start_timeout_ms: int = 120 * SECOND_MS
     drone_start_timeout_ms: int = 5 * MINUTE_MS
+    funding_timeout_ms: int = MINUTE_MS
+    """How long the start of a session may wait for its hold, beyond its own deadline."""
     funds_reserve_s: int = 30
     """Seconds of the rate that must be left beside what is charged so far while a session is LIVE."""
     meter: MeterLimits = field(default_factory=MeterLimits)
@@ -83,6 +86,8 @@ class Terms:
     created_at_ms: int
     consumer_lease_s: int | None = None
     """Seconds without a call of the consumer side after which a LIVE session ends; None: no lease."""
+    consent: PayerConsent | None = None
+    """The payer's consent to a hold by the escrow contract, which then opens it before the session starts."""
 
     @property
     def wait_deadline_ms(self) -> int:
@@ -140,6 +145,8 @@ class Assigned:
     """Wait time that was left at the assignment; None in rows of older versions: until `Terms.wait_deadline_ms`."""
     unstarted_by: tuple[str, ...] = ()
     """See `Requested`."""
+    funding_at_ms: int | None = None
+    """When a start first asked for the hold, which names this operator: no other can take the session any more."""
 
 
 @final

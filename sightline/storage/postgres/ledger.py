@@ -24,7 +24,7 @@ from sightline.ports.ledger import (
 )
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import ledger_sql
-from sightline.storage.postgres.ledger_outbox import PostgresOutbox, block_of
+from sightline.storage.postgres.ledger_outbox import PostgresOutbox
 from sightline.storage.postgres.operations.payments import (
     ADD_UNKNOWN,
     MAKE_FINAL,
@@ -34,6 +34,7 @@ from sightline.storage.postgres.operations.payments import (
     WRITTEN_OFF_MEANWHILE,
     unknown_columns,
 )
+from sightline.storage.postgres.transactions import CURSOR, block_of
 
 _USAGE = """
 SELECT composed_at_ms / 86400000 AS day, count(*) AS sessions, sum((payload ->> 'seconds')::bigint) AS seconds,
@@ -111,7 +112,12 @@ UPDATE settlement SET lane = 'PAYABLE', retry_at_ms = $2 WHERE session_id IN (
 _RELEASE_SETTLED = """
 UPDATE hold SET state = 'RELEASED', released_block = s.number, updated_at_ms = $3
 FROM unnest($1::text[], $2::bigint[]) AS s(hash, number)
-WHERE session_id_hash = s.hash AND (state <> 'RELEASED' OR released_block IS NOT NULL)
+WHERE session_id_hash = s.hash
+  AND (state <> 'RELEASED' OR released_block IS NOT NULL OR escrowed_block IS NOT NULL)
+"""
+_RELEASE_ESCROWED = """
+UPDATE hold SET state = 'RELEASED', escrowed_block = s.number, updated_at_ms = $3
+FROM unnest($1::text[], $2::bigint[]) AS s(hash, number) WHERE session_id_hash = s.hash
 """
 _CONFIRM = f"""
 WITH final AS ({MAKE_FINAL})
@@ -131,7 +137,14 @@ ON CONFLICT (number) DO UPDATE SET block_hash = excluded.block_hash, parent_hash
 """
 _VOID = (
     """UPDATE wallet_event SET removed = true, confirmed_at_ms = NULL WHERE block_number > $1 AND NOT removed""",
-    """UPDATE hold SET state = 'CHARGE', released_block = NULL WHERE released_block > $1""",
+    """
+    UPDATE hold h SET released_block = CASE WHEN released_block <= $1 THEN released_block END,
+      escrowed_block = CASE WHEN escrowed_block <= $1 THEN escrowed_block END,
+      state = CASE WHEN escrowed_block <= $1 THEN 'RELEASED'
+        WHEN released_block IS NOT NULL OR EXISTS (SELECT FROM settlement t WHERE t.session_id = h.session_id)
+        THEN 'CHARGE' ELSE 'OPEN' END
+    WHERE released_block > $1 OR escrowed_block > $1
+    """,
     """
     WITH outdated AS (UPDATE wallet_state SET needs_reading = true WHERE block_number > $1 RETURNING address)
     INSERT INTO wallet_to_read SELECT address, false FROM outdated ON CONFLICT DO NOTHING
@@ -332,7 +345,7 @@ async def _require_cursor(connection: Connection, expected: BlockRef | None) -> 
         CursorMovedError: The cursor is another block.
     """
     await connection.execute("SELECT pg_advisory_xact_lock($1)", CURSOR_LOCK_KEY)
-    row = await connection.fetchrow("SELECT number, block_hash, parent_hash FROM chain_cursor")
+    row = await connection.fetchrow(CURSOR)
     found = None if row is None else block_of(row)
     if found != expected:
         raise CursorMovedError(f"the cursor is {found}, not {expected}")
@@ -348,6 +361,9 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
         hashes = [settled[0] for settled in application.settled]
         numbers = [settled[1] for settled in application.settled]
         await connection.execute(_RELEASE_SETTLED, hashes, numbers, now_ms)
+    if application.escrowed:
+        taken = zip(*application.escrowed, strict=True)
+        await connection.execute(_RELEASE_ESCROWED, *(list(column) for column in taken), now_ms)
     if application.headers:
         headers = application.headers[-HEADERS_KEPT:]
         await connection.execute(

@@ -4,41 +4,37 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from typing_extensions import override
+
 from sightline.domain.session.codec import from_doc
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import (
     Attempt,
-    BlockRef,
     Inclusion,
-    NonceTakenError,
     SessionProof,
     SettlementLane,
     SettlementRecord,
     SettlementState,
 )
-from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import load
 from sightline.storage.postgres.ledger_sql import compose_settlement, payload_of
-from sightline.storage.postgres.role_database import RoleDatabase
+from sightline.storage.postgres.transactions import OutboxSql, PostgresTransactions
 
 _COLUMNS = """
 session_id::text, session_id_hash, payload::text, state, reason, tx_hash, block_number, block_hash, confirmed_at_ms,
 retry_at_ms, tries, notified, composed_at_ms, updated_at_ms, lane, log_index,
 chain_from, chain_to, chain_to_amount, chain_fee_amount, chain_rate, chain_seconds, chain_fee_bps
 """
-_ROWS = f"SELECT {_COLUMNS} FROM settlement "  # noqa: S608  # constants
+_SQL = OutboxSql.of(
+    "settlement", "settlement_attempt", _COLUMNS, place="log_index = $5",
+    no_place="""log_index = NULL, chain_from = NULL, chain_to = NULL, chain_to_amount = NULL, chain_fee_amount = NULL,
+      chain_rate = NULL, chain_seconds = NULL, chain_fee_bps = NULL""",
+)  # fmt: skip
+_ROWS = _SQL.rows
 _ONE = _ROWS + "WHERE session_id = $1"
 _BY_STATE = _ROWS + "WHERE state = ANY($1::text[]) ORDER BY composed_at_ms, session_id LIMIT $2"
-# The states are literals, so that the planner can use the partial indexes.
-_IN_FLIGHT = _ROWS + "WHERE state IN ('SIGNED', 'SENT', 'STUCK', 'MINED') ORDER BY composed_at_ms, session_id LIMIT $1"
-_DUE = _ROWS + (
-    "WHERE state IN ('COMPOSED', 'REVERTED', 'FAILED') AND lane = $1 AND retry_at_ms <= $2 "
-    "ORDER BY retry_at_ms, composed_at_ms, session_id LIMIT $3"
-)
-_SESSIONS_OF_TX = "SELECT session_id::text FROM settlement_attempt WHERE tx_hash = $1 ORDER BY position"
-_OF_SESSIONS = _ROWS + "WHERE session_id = ANY($1::uuid[]) ORDER BY array_position($1::uuid[], session_id)"
 _PROOFS = """
 SELECT s.id::text, s.doc, s.version, h.payer, h.amount FROM session s JOIN hold h ON h.session_id = s.id
 WHERE s.id = ANY($1::uuid[]) AND s.state = 'ENDED' AND h.state = 'CHARGE'
@@ -51,69 +47,6 @@ _BESIDE_CHARGES = """
 SELECT address, wallet_spendable(w, $2)
   - coalesce((SELECT sum(h.amount) FROM hold h WHERE h.payer = w.address AND h.state = 'CHARGE'), 0) AS left_over
 FROM wallet_state w WHERE address = ANY($1::text[]) AND NOT needs_reading
-"""
-_UNTOLD = _ROWS + "WHERE state = 'CONFIRMED' AND NOT notified ORDER BY composed_at_ms LIMIT 1000"
-_TO_RECHECK = f"""
-{_ROWS} AS s WHERE state IN ('MINED', 'CONFIRMED', 'MISMATCHED')
-  AND block_number >= (SELECT min(number) FROM chain_header)
-  AND NOT EXISTS (SELECT FROM chain_header h WHERE h.number = s.block_number AND h.block_hash = s.block_hash)
-ORDER BY block_number
-"""  # noqa: S608  # constants
-_ABOVE = _ROWS + "WHERE block_number > $1 AND state IN ('MINED', 'CONFIRMED', 'MISMATCHED') ORDER BY block_number"
-_ATTEMPTS_AT = """
-SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
-FROM settlement_attempt WHERE relayer = $1 AND nonce = $2 ORDER BY position
-"""
-_ATTEMPTS = """
-SELECT session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms, sent_at_ms
-FROM settlement_attempt WHERE session_id = ANY($1::uuid[]) ORDER BY position
-"""
-_LOCK_NONCE = """
-INSERT INTO relayer_key (relayer) VALUES ($1) ON CONFLICT (relayer) DO UPDATE SET relayer = $1 RETURNING next_nonce
-"""
-_ANY_IN_FLIGHT = """
-SELECT EXISTS (
-  SELECT FROM settlement WHERE session_id = ANY($1::uuid[]) AND state IN ('SIGNED', 'SENT', 'STUCK', 'MINED'))
-"""
-_ADD_ATTEMPTS = """
-INSERT INTO settlement_attempt (session_id, relayer, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms)
-SELECT s, $1, n, t, r, f, p, $8 FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bytea[], $6::numeric[],
-  $7::numeric[]) AS a(s, n, t, r, f, p)
-ON CONFLICT (tx_hash, session_id) DO NOTHING
-"""
-_SIGNED = """
-UPDATE settlement SET state = 'SIGNED', reason = NULL, tx_hash = a.t, updated_at_ms = $3,
-  retry_at_ms = 0, block_number = NULL, block_hash = NULL, log_index = NULL
-FROM unnest($1::uuid[], $2::text[]) AS a(s, t)
-WHERE session_id = a.s AND state NOT IN ('MINED', 'CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')
-"""
-_SENT_ATTEMPTS = "UPDATE settlement_attempt SET sent_at_ms = coalesce(sent_at_ms, $2) WHERE tx_hash = ANY($1::text[])"
-_SENT = """
-UPDATE settlement SET state = CASE state WHEN 'STUCK' THEN state ELSE 'SENT' END,
-  reason = CASE state WHEN 'STUCK' THEN reason END, updated_at_ms = $2
-WHERE state IN ('SIGNED', 'SENT', 'STUCK') AND session_id IN (
-  SELECT session_id FROM settlement_attempt WHERE tx_hash = ANY($1::text[]))
-"""
-_MINED = """
-UPDATE settlement SET state = 'MINED', reason = NULL, tx_hash = $2, block_number = $3, block_hash = $4,
-  log_index = $5, updated_at_ms = $6 WHERE session_id = $1 AND state NOT IN ('CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')
-"""
-_CONFIRMED = """
-UPDATE settlement SET state = 'CONFIRMED', reason = NULL, tx_hash = $2, block_number = $3, block_hash = $4,
-  log_index = $5, confirmed_at_ms = coalesce(confirmed_at_ms, $6), updated_at_ms = $6, tries = 0,
-  notified = notified AND tx_hash = $2
-WHERE session_id = $1 AND (state, tx_hash, block_hash) IS DISTINCT FROM ('CONFIRMED', $2, $4)
-"""
-_UNMINED = """
-UPDATE settlement SET state = 'SENT', reason = $2, block_number = NULL, block_hash = NULL, log_index = NULL,
-  updated_at_ms = $3, chain_from = NULL, chain_to = NULL, chain_to_amount = NULL, chain_fee_amount = NULL,
-  chain_rate = NULL, chain_seconds = NULL, chain_fee_bps = NULL
-WHERE session_id = $1 AND state IN ('MINED', 'CONFIRMED', 'MISMATCHED')
-"""
-_WAIT = """
-UPDATE settlement SET state = $2, reason = $3, retry_at_ms = $4, tries = tries + 1, updated_at_ms = $5,
-  lane = coalesce($6, lane)
-WHERE session_id = $1 AND state NOT IN ('CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')
 """
 _MISMATCHED = """
 UPDATE settlement SET state = 'MISMATCHED', reason = 'the contract settled other amounts', tx_hash = $2,
@@ -136,11 +69,14 @@ SELECT EXISTS (SELECT FROM hold WHERE session_id = $1 AND released_block IS NOT 
 _GIVE_UP_HOLD = "UPDATE hold SET state = 'RELEASED', updated_at_ms = $2 WHERE session_id = $1"
 
 
-class PostgresOutbox:
-    """Implements `SettlementOutbox` with three tables. On a `RoleDatabase` it writes only while the role is held."""
+class PostgresOutbox(PostgresTransactions[SettlementRecord]):
+    """Implements `SettlementOutbox` with three tables."""
 
-    def __init__(self, database: Database | RoleDatabase) -> None:
-        self._database = database
+    SQL = _SQL
+
+    @override
+    def _record(self, row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
+        return settlement_of(row, attempts)
 
     async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
         """Add the settlement of an ended session."""
@@ -154,19 +90,6 @@ class PostgresOutbox:
     async def settlements(self, states: Sequence[SettlementState], *, limit: int) -> list[SettlementRecord]:
         """Return settlements in these states, oldest first."""
         return await self._records(_BY_STATE, [state.value for state in states], limit)
-
-    async def settlements_in_flight(self, *, limit: int) -> list[SettlementRecord]:
-        """Return settlements whose transaction may still be mined or is not deep enough, oldest first."""
-        return await self._records(_IN_FLIGHT, limit)
-
-    async def settlements_due(self, lane: SettlementLane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
-        """Return settlements of a lane whose retry time has passed, longest due first."""
-        return await self._records(_DUE, lane.value, now_ms, limit)
-
-    async def settlements_in(self, tx_hash: str) -> list[SettlementRecord]:
-        """Return the settlements of one transaction."""
-        rows = await self._database.read(lambda connection: connection.fetch(_SESSIONS_OF_TX, tx_hash))
-        return await self._records(_OF_SESSIONS, [row["session_id"] for row in rows])
 
     async def proofs(self, session_ids: Sequence[str]) -> dict[str, SessionProof]:
         """Return the recorded ends and holds of sessions."""
@@ -191,41 +114,6 @@ class PostgresOutbox:
         rows = await self._database.read(lambda connection: connection.fetch(_BESIDE_CHARGES, list(by_address), now_ms))
         return {by_address[row["address"]]: int(row["left_over"]) for row in rows}
 
-    async def unnotified(self) -> list[SettlementRecord]:
-        """Return CONFIRMED settlements that were not reported yet."""
-        return await self._records(_UNTOLD)
-
-    async def chain_head(self) -> BlockRef | None:
-        """Return the last applied block."""
-        row = await self._database.read(
-            lambda connection: connection.fetchrow("SELECT number, block_hash, parent_hash FROM chain_cursor")
-        )
-        return None if row is None else block_of(row)
-
-    async def settlements_to_recheck(self) -> list[SettlementRecord]:
-        """Return mined settlements whose block is not the one that the watcher applied."""
-        return await self._records(_TO_RECHECK)
-
-    async def settlements_above(self, block_number: int) -> list[SettlementRecord]:
-        """Return MINED, CONFIRMED and MISMATCHED settlements in blocks above this one."""
-        return await self._records(_ABOVE, block_number)
-
-    async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
-        """Return every transaction signed with this nonce, oldest first."""
-        rows = await self._database.read(lambda connection: connection.fetch(_ATTEMPTS_AT, relayer.lower(), nonce))
-        return [_attempt(row) for row in rows]
-
-    async def _records(self, query: str, *arguments: Any) -> list[SettlementRecord]:
-        async def unit(connection: Connection) -> list[SettlementRecord]:
-            rows = await connection.fetch(query, *arguments)
-            attempts = await connection.fetch(_ATTEMPTS, [row["session_id"] for row in rows]) if rows else []
-            by_session: dict[str, list[Attempt]] = {}
-            for row in attempts:
-                by_session.setdefault(row["session_id"], []).append(_attempt(row))
-            return [settlement_of(row, tuple(by_session.get(row["session_id"], ()))) for row in rows]
-
-        return await self._database.read(unit)
-
     async def free_batch_at_ms(self, relayer: str) -> int:
         """Return when this key last signed a batch of free sessions."""
         value = await self._database.read(
@@ -235,78 +123,6 @@ class PostgresOutbox:
         )
         return int(value or 0)
 
-    async def next_nonce(self, relayer: str) -> int:
-        """Return the nonce after the last stored transaction of this key."""
-        value = await self._database.read(
-            lambda connection: connection.fetchval(
-                "SELECT next_nonce FROM relayer_key WHERE relayer = $1", relayer.lower()
-            )
-        )
-        return int(value or 0)
-
-    async def store_signed(
-        self, relayer: str, attempts: Sequence[Attempt], *, now_ms: int, is_free_batch: bool = False
-    ) -> None:
-        """Store signed transactions and use up their nonces."""
-
-        async def unit(connection: Connection) -> None:
-            stored = int(await connection.fetchval(_LOCK_NONCE, relayer.lower()))
-            known = {
-                (row["session_id"], row["nonce"])
-                for row in await connection.fetch(_ATTEMPTS, sorted({attempt.session_id for attempt in attempts}))
-            }
-            fresh = [item for item in attempts if (item.session_id, item.nonce) not in known]
-            if any(attempt.nonce < stored for attempt in fresh):
-                raise NonceTakenError(f"the next nonce is {stored}")
-            if fresh and await connection.fetchval(_ANY_IN_FLIGHT, [item.session_id for item in fresh]):
-                raise NonceTakenError("a settlement is in flight under another nonce")
-            columns = (
-                [item.session_id for item in attempts], [item.nonce for item in attempts],
-                [item.tx_hash for item in attempts], [item.raw for item in attempts],
-                [item.max_fee_wei for item in attempts], [item.tip_wei for item in attempts],
-            )  # fmt: skip
-            await connection.execute(_ADD_ATTEMPTS, relayer.lower(), *columns, now_ms)
-            await connection.execute(_SIGNED, columns[0], columns[2], now_ms)
-            following = max((item.nonce + 1 for item in attempts), default=0)
-            await connection.execute(
-                "UPDATE relayer_key SET next_nonce = greatest(next_nonce, $2), "
-                "free_batch_at_ms = coalesce($3, free_batch_at_ms) WHERE relayer = $1",
-                relayer.lower(),
-                following,
-                now_ms if is_free_batch else None,
-            )
-
-        await self._database.transact(unit)
-
-    async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
-        """Mark these transactions as accepted by the node."""
-
-        async def unit(connection: Connection) -> None:
-            await connection.execute(_SENT_ATTEMPTS, list(tx_hashes), now_ms)
-            await connection.execute(_SENT, list(tx_hashes), now_ms)
-
-        await self._database.transact(unit)
-
-    async def mark_mined(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """Mark the settlement as included in a block that is not deep enough yet."""
-        await self._execute(_MINED, session_id, *_place(inclusion), now_ms)
-
-    async def mark_confirmed(self, session_id: str, inclusion: Inclusion, *, now_ms: int) -> None:
-        """Mark the settlement as included at the configured depth."""
-        await self._execute(_CONFIRMED, session_id, *_place(inclusion), now_ms)
-
-    async def mark_unmined(self, session_id: str, *, reason: str, now_ms: int) -> None:
-        """Mark the settlement as in no block after a reorganisation."""
-        await self._execute(_UNMINED, session_id, reason, now_ms)
-
-    async def mark_waiting(
-        self, session_id: str, state: SettlementState, *, reason: str, retry_at_ms: int, now_ms: int,
-        lane: SettlementLane | None = None,
-    ) -> None:  # fmt: skip
-        """Put the settlement into a waiting state with the reason."""
-        lane_name = None if lane is None else lane.value
-        await self._execute(_WAIT, session_id, state.value, reason, retry_at_ms, now_ms, lane_name)
-
     async def mark_mismatched(
         self, session_id: str, inclusion: Inclusion, on_chain: SettlementPayload, *, now_ms: int
     ) -> None:
@@ -315,7 +131,7 @@ class PostgresOutbox:
             on_chain.from_address, on_chain.to_address, on_chain.to_amount, on_chain.fee_amount, on_chain.rate,
             on_chain.chargeable_seconds, on_chain.platform_fee_bps,
         )  # fmt: skip
-        await self._execute(_MISMATCHED, session_id, *_place(inclusion), now_ms, *settled)
+        await self._execute(_MISMATCHED, session_id, *self._at_block(inclusion), now_ms, *settled)
 
     async def write_off(self, session_id: str, *, reason: str, now_ms: int) -> SettlementRecord | None:
         """Write off a waiting settlement permanently and release its hold."""
@@ -329,35 +145,6 @@ class PostgresOutbox:
 
         await self._database.transact(unit)
         return await self.settlement(session_id)
-
-    async def mark_notified(self, session_id: str) -> None:
-        """Mark the settlement as reported."""
-        await self._execute("UPDATE settlement SET notified = true WHERE session_id = $1", session_id)
-
-    async def _execute(self, query: str, *arguments: Any) -> None:
-        await self._database.run(lambda connection: connection.execute(query, *arguments))
-
-
-def _place(inclusion: Inclusion) -> tuple[str, int, str, int | None]:
-    return inclusion.tx_hash, inclusion.block_number, inclusion.block_hash, inclusion.log_index
-
-
-def block_of(row: Any) -> BlockRef:
-    """Return the block in a stored row."""
-    return BlockRef(number=row["number"], block_hash=row["block_hash"], parent_hash=row["parent_hash"])
-
-
-def _attempt(row: Any) -> Attempt:
-    return Attempt(
-        session_id=row["session_id"],
-        nonce=row["nonce"],
-        tx_hash=row["tx_hash"],
-        raw=bytes(row["raw"]),
-        max_fee_wei=int(row["max_fee_wei"]),
-        tip_wei=int(row["tip_wei"]),
-        signed_at_ms=row["signed_at_ms"],
-        sent_at_ms=row["sent_at_ms"],
-    )
 
 
 def settlement_of(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:

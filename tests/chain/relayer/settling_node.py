@@ -93,6 +93,16 @@ class Block:
         }  # fmt: skip
 
 
+def settled_log(block: Block, transaction: Transaction, call: Settled) -> dict[str, Any]:
+    """Return the event that the contract emits for a settled session."""
+    return {
+        "transactionHash": transaction.tx_hash, "blockNumber": hex(block.number), "blockHash": block.block_hash,
+        "logIndex": "0x0",
+        "topics": [SETTLED_TOPIC, call.session, address_topic(call.payer), address_topic(call.payee)],
+        "data": "0x" + encode(["uint256"] * 5, astuple(call)[3:]).hex(),
+    }  # fmt: skip
+
+
 class SettlingNode:
     """A node with a mempool.
 
@@ -198,6 +208,7 @@ class SettlingNode:
                     return {
                         "transactionHash": tx_hash, "blockNumber": hex(block.number), "status": hex(status),
                         "blockHash": self.receipts_from.get(tx_hash, block.block_hash),
+                        "logs": [settled_log(block, transaction, call) for call in transaction.calls if status],
                     }  # fmt: skip
         return None
 
@@ -228,19 +239,14 @@ class SettlingNode:
         self.queries.append(query)
         session = query["topics"][1]
         return [
-            {
-                "transactionHash": transaction.tx_hash, "blockNumber": hex(block.number),
-                "blockHash": block.block_hash, "logIndex": "0x0",
-                "topics": [SETTLED_TOPIC, session, address_topic(call.payer), address_topic(call.payee)],
-                "data": "0x" + encode(["uint256"] * 5, astuple(call)[3:]).hex(),
-            }
+            settled_log(block, transaction, call)
             for block in self.blocks
             if int(query["fromBlock"], 16) <= block.number <= int(query["toBlock"], 16)
             for transaction, status in block.mined
             if status
             for call in transaction.calls
             if call.session == session
-        ]  # fmt: skip
+        ]
 
 
 class RefusedCallError(Exception):

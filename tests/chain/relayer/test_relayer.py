@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from sightline.chain.contracts.abi import call_data
-from sightline.chain.relayer.preflight import settle_call
+from sightline.chain.relayer.allowance import settle_call
 from sightline.chain.service import open_chain
 from sightline.domain.errors import StoreUnavailableError
 from sightline.ports.chain import SettlementUpdate
@@ -153,7 +153,7 @@ async def test_a_refusal_found_only_on_the_chain_is_shown_and_tried_again(world:
 async def test_a_session_that_is_settled_already_is_adopted_not_settled_again(world: World, tmp_path: Path) -> None:
     await world.ready_parties()
     session_id = await world.end_session()
-    data = settle_call(await world.record(session_id))
+    data = settle_call(await world.record(session_id)).data()
     tx_hash = await world.send("0x" + world.relayer_key.hex(), world.settlement, data)
     async with running(world, tmp_path):
         await world.until_told(session_id)

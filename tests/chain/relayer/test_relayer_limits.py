@@ -13,7 +13,7 @@ from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.relayer.retry import retry_in_ms
 from sightline.chain.watcher.watcher import CHECKED_EVERY_MS, WatcherOptions
-from sightline.ports.ledger import Inclusion, SettlementLane, SettlementState
+from sightline.ports.ledger import Attempt, Inclusion, SettlementLane, SettlementState
 from tests.chain.relayer.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, FixedIds
 
 GWEI = 10**9
@@ -134,11 +134,11 @@ async def test_a_nonce_that_another_program_used_is_waited_for_and_then_signed_a
 )
 async def test_each_answer_of_the_node_is_understood(desk: Desk, message: str, refusal: str | None) -> None:
     relayer, first, second = desk.relayer(), await desk.ended(), await desk.ended()
-    sender = relayer._signing._sender
+    sender = relayer._queues[0].signing._sender
     fees = Fees(max_fee_wei=GWEI, tip_wei=1)
-    attempts = [
-        sender.sign(await desk.record(session_id), nonce, fees, 1) for nonce, session_id in ((4, first), (3, second))
-    ]
+    attempts: list[Attempt] = []
+    for nonce, session_id in ((4, first), (3, second)):
+        attempts += await sender.sign([await desk.record(session_id)], nonce, fees, 1)
     desk.node.refuses_raw = lambda transaction: message if transaction.nonce == 4 else None
     answers = await broadcast(desk.rpc, attempts)
     assert [transaction.nonce for transaction in desk.node.sent] == [3, 4]
@@ -215,7 +215,7 @@ async def test_retries_get_the_room_that_is_left_up_to_their_part(desk: Desk, au
         await desk.ended()
     for _ in range(4):
         await relayer.work_once(desk.hear)
-    due = await desk.ledger.settlements_due(SettlementLane.RETRY, now_ms=10**9, limit=9)
+    due = await desk.ledger.due(SettlementLane.RETRY, now_ms=10**9, limit=9)
     assert len(due) == 5
     desk.node.refuses = lambda _: None
     assert await sent_after(desk, relayer, 2, 1.999, 0.001, 2) == [2, 2, 4, 4]
@@ -339,7 +339,7 @@ def test_the_default_options_of_relayer_and_watcher() -> None:
         "fee_cap_wei": 500 * GWEI, "resend_ms": 5_000, "replace_ms": 30_000, "retry_ms_min": 2_000,
         "retry_ms_max": 86_400_000, "retry_ms_max_ours": 300_000, "retry_every_ms": 2_000, "free_every_ms": 600_000,
         "free_batch_max": 50, "settles_many": True, "free_settle_gas": 50_000, "free_batch_gas": 100_000,
-        "start_block": 0,
+        "start_block": 0, "capture_window_ms": 0,
     }  # fmt: skip
     assert asdict(WatcherOptions()) == {
         "depth": 0, "poll_ms": 200, "start_block": 0, "blocks_max": 64, "log_span_max": 2_000, "sweep_ms": 600_000,

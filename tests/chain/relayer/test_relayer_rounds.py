@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import trio
 
-from sightline.chain.relayer.preflight import find_settled
+from sightline.chain.relayer.allowance import AllowanceWork
+from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.units import MicroUsdc
@@ -213,8 +214,8 @@ async def settle_elsewhere(desk: Desk, session_id: str, to_amount: int) -> str:
         row, session_id=session_id, session_id_hash=session_id_hash(session_id), payload=payload
     )
     relayer = stranger.relayer()
-    attempt = relayer._signing._sender.sign(
-        stranger.ledger._settlements[session_id], 0, _some_fees(), TrioClock().now_ms()
+    (attempt,) = await relayer._queues[0].signing._sender.sign(
+        [stranger.ledger._settlements[session_id]], 0, _some_fees(), TrioClock().now_ms()
     )
     await desk.rpc.send_once([("eth_sendRawTransaction", ["0x" + attempt.raw.hex()])])
     return attempt.tx_hash
@@ -299,7 +300,7 @@ async def test_of_many_charges_on_a_small_wallet_only_the_covered_ones_are_signe
         await desk.ended()
     await relayer.work_once(desk.hear)
     assert len(desk.node.sent) == 2
-    assert len(await desk.ledger.settlements_due(SettlementLane.RETRY, now_ms=10**12, limit=100)) == 28
+    assert len(await desk.ledger.due(SettlementLane.RETRY, now_ms=10**12, limit=100)) == 28
 
 
 async def test_an_unpayable_settlement_backs_off_to_a_day_and_a_changed_wallet_wakes_it(
@@ -486,7 +487,8 @@ async def test_a_search_for_an_event_covers_every_block_from_the_first_to_the_he
     async def spans(start: int, head: int) -> list[tuple[int, int]]:
         desk.node.blocks = [replace(desk.node.blocks[0], number=head)]
         desk.node.queries.clear()
-        assert await find_settled(desk.rpc, desk.node.identity, "0x" + "5e" * 32, start) is None
+        work = AllowanceWork(desk.rpc, desk.ledger, desk.node.identity, RelayerOptions(start_block=start))
+        assert await work.find("0x" + "5e" * 32) is None
         return [(int(each["fromBlock"], 16), int(each["toBlock"], 16)) for each in desk.node.queries]
 
     assert await spans(1_500, 12_000) == [(7_001, 12_000), (2_001, 7_000), (1_500, 2_000)]
@@ -563,6 +565,7 @@ async def test_the_depth_of_a_found_event_is_the_number_of_blocks_above_it(desk:
     await settle_elsewhere(desk, session_id, 51_000)
     for _ in range(6):
         desk.node.mine()
-    found = await find_settled(desk.rpc, desk.node.identity, session_id_hash(session_id), 0)
+    work = AllowanceWork(desk.rpc, desk.ledger, desk.node.identity, RelayerOptions())
+    found = await work.find(session_id_hash(session_id))
     assert found is not None
     assert (found.inclusion.block_number, found.depth) == (1, 5)

@@ -59,9 +59,7 @@ async def test_the_first_payload_of_a_session_is_the_only_one(ledger: Ledger) ->
     assert record.payload == a_payload()
     assert record.session_id_hash == session_id_hash(SESSION)
     assert (record.state, record.composed_at_ms, record.tx_hash) == (SettlementState.COMPOSED, 1, None)
-    assert [row.session_id for row in await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=9, limit=5)] == [
-        SESSION
-    ]
+    assert [row.session_id for row in await ledger.due(SettlementLane.PAYABLE, now_ms=9, limit=5)] == [SESSION]
 
 
 async def test_a_signed_transaction_is_kept_with_its_nonce_before_it_is_sent(ledger: Ledger) -> None:
@@ -73,7 +71,7 @@ async def test_a_signed_transaction_is_kept_with_its_nonce_before_it_is_sent(led
     assert (record.state, record.tx_hash) == (SettlementState.SIGNED, "0xaa")
     assert record.attempts == (an_attempt(nonce=4),)
     assert await ledger.next_nonce(RELAYER) == 5
-    assert await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=9, limit=5) == []
+    assert await ledger.due(SettlementLane.PAYABLE, now_ms=9, limit=5) == []
     await ledger.mark_sent(["0xaa"], now_ms=6)
     sent = await ledger.settlement(SESSION)
     assert sent is not None
@@ -171,8 +169,8 @@ async def test_a_reorganised_settlement_goes_back_to_sent_and_keeps_what_was_tol
 async def test_a_waiting_settlement_comes_due_at_its_time_with_its_reason(ledger: Ledger) -> None:
     await ledger.compose(a_payload(), now_ms=1)
     await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="paused", retry_at_ms=50, now_ms=5)
-    assert await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=49, limit=5) == []
-    (record,) = await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=50, limit=5)
+    assert await ledger.due(SettlementLane.PAYABLE, now_ms=49, limit=5) == []
+    (record,) = await ledger.due(SettlementLane.PAYABLE, now_ms=50, limit=5)
     assert (record.state, record.reason, record.tries) == (SettlementState.FAILED, "paused", 1)
     assert [row.reason for row in await ledger.settlements([SettlementState.FAILED], limit=9)] == ["paused"]
 
@@ -181,17 +179,13 @@ async def test_what_the_wallet_does_not_cover_waits_apart_until_the_wallet_chang
     await funded(ledger, balance=99)
     await ledger.compose(a_payload(), now_ms=2)
     assert await lane_of(ledger) is SettlementLane.RETRY
-    assert await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=9, limit=5) == []
-    assert [row.session_id for row in await ledger.settlements_due(SettlementLane.RETRY, now_ms=9, limit=5)] == [
-        SESSION
-    ]
+    assert await ledger.due(SettlementLane.PAYABLE, now_ms=9, limit=5) == []
+    assert [row.session_id for row in await ledger.due(SettlementLane.RETRY, now_ms=9, limit=5)] == [SESSION]
     await ledger.mark_waiting(SESSION, SettlementState.FAILED, reason="x", retry_at_ms=10**9, now_ms=9)
     await apply(ledger, an_application(a_block(2), balance=99), now_ms=10)
-    assert await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=11, limit=5) == []
+    assert await ledger.due(SettlementLane.PAYABLE, now_ms=11, limit=5) == []
     await apply(ledger, an_application(a_block(3), balance=100), now_ms=12)
-    assert [row.session_id for row in await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=12, limit=5)] == [
-        SESSION
-    ]
+    assert [row.session_id for row in await ledger.due(SettlementLane.PAYABLE, now_ms=12, limit=5)] == [SESSION]
     await apply(ledger, an_application(a_block(4), balance=100, allowance=99), now_ms=13)
     assert await lane_of(ledger) is SettlementLane.RETRY
 
@@ -218,7 +212,7 @@ async def test_a_changed_wallet_wakes_a_bounded_number_smallest_first(ledger: Le
         session_id = f"{number:08d}-3333-4333-8333-333333333333"
         await ledger.compose(a_payload(session_id, to_amount=100 - number, fee_amount=0), now_ms=number)
     await apply(ledger, an_application(a_block(2), balance=97), now_ms=50)
-    due = await ledger.settlements_due(SettlementLane.PAYABLE, now_ms=50, limit=100)
+    due = await ledger.due(SettlementLane.PAYABLE, now_ms=50, limit=100)
     assert sorted(row.payload.to_amount for row in due) == list(range(86, 86 + WOKEN_MAX))
 
 
@@ -226,17 +220,17 @@ async def test_a_free_session_has_a_lane_of_its_own_and_a_batch_is_one_transacti
     free = [f"{number:08d}-3333-4333-8333-333333333333" for number in range(3)]
     for session_id in free:
         await ledger.compose(a_payload(session_id, to_amount=0, fee_amount=0), now_ms=1)
-    assert [row.session_id for row in await ledger.settlements_due(SettlementLane.FREE, now_ms=1, limit=5)] == free
+    assert [row.session_id for row in await ledger.due(SettlementLane.FREE, now_ms=1, limit=5)] == free
     assert await ledger.free_batch_at_ms(RELAYER) == 0
     attempts = [an_attempt(session_id, nonce=2, tx_hash="0xab") for session_id in free]
     for _ in range(2):
         await ledger.store_signed(RELAYER, attempts, now_ms=7, is_free_batch=True)
     assert await ledger.free_batch_at_ms(RELAYER) == 7
     assert await ledger.next_nonce(RELAYER) == 3
-    assert [row.session_id for row in await ledger.settlements_in("0xab")] == free
+    assert [row.session_id for row in await ledger.of_transaction("0xab")] == free
     await ledger.mark_sent(["0xab"], now_ms=8)
-    assert {row.state for row in await ledger.settlements_in_flight(limit=9)} == {SettlementState.SENT}
-    assert [len(row.attempts) for row in await ledger.settlements_in_flight(limit=9)] == [1, 1, 1]
+    assert {row.state for row in await ledger.in_flight(limit=9)} == {SettlementState.SENT}
+    assert [len(row.attempts) for row in await ledger.in_flight(limit=9)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("state", [SettlementState.MINED, SettlementState.CONFIRMED])
@@ -266,7 +260,7 @@ async def test_other_amounts_on_the_chain_are_a_state_of_their_own(ledger: Ledge
     assert (record.state, record.on_chain, record.tx_hash) == (SettlementState.MISMATCHED, on_chain, "0xaa")
     assert record.payload == a_payload()
     await apply(ledger, an_application(a_block(7)), now_ms=5)
-    assert [row.session_id for row in await ledger.settlements_to_recheck()] == [SESSION]
+    assert [row.session_id for row in await ledger.to_recheck()] == [SESSION]
     await ledger.mark_unmined(SESSION, reason="reorganised", now_ms=6)
     record = await ledger.settlement(SESSION)
     assert record is not None
@@ -286,7 +280,7 @@ async def test_a_written_off_settlement_releases_its_hold_and_is_never_signed(le
     assert await ledger.take_hold(OTHER_SESSION, PAYER, 100, FundsPolicy.ENFORCED, now_ms=4)
     await apply(ledger, an_application(a_block(9), balance=101), now_ms=5)
     for lane in SettlementLane:
-        assert await ledger.settlements_due(lane, now_ms=10**12, limit=9) == []
+        assert await ledger.due(lane, now_ms=10**12, limit=9) == []
     await ledger.store_signed(RELAYER, [an_attempt()], now_ms=6)
     assert await state_of(ledger) is SettlementState.WRITTEN_OFF
 

@@ -236,7 +236,7 @@ async def test_settlements_are_listed_oldest_first_up_to_a_limit(ledger: Ledger)
 )
 async def test_what_is_in_flight_is_listed_oldest_first(ledger: Ledger, state: SettlementState) -> None:
     await three(ledger)
-    assert await ledger.settlements_in_flight(limit=9) == []
+    assert await ledger.in_flight(limit=9) == []
     for number, session_id in enumerate(sorted(OLDEST_FIRST)):
         tx_hash = f"0xa{number}"
         await ledger.store_signed(RELAYER, [an_attempt(session_id, nonce=number, tx_hash=tx_hash)], now_ms=5)
@@ -246,23 +246,23 @@ async def test_what_is_in_flight_is_listed_oldest_first(ledger: Ledger, state: S
             await ledger.mark_waiting(session_id, state, reason="x", retry_at_ms=0, now_ms=6)
         elif state is SettlementState.MINED:
             await ledger.mark_mined(session_id, replace(PLACE, tx_hash=tx_hash), now_ms=6)
-    assert ids_of(await ledger.settlements_in_flight(limit=9)) == OLDEST_FIRST
-    assert ids_of(await ledger.settlements_in_flight(limit=2)) == OLDEST_FIRST[:2]
+    assert ids_of(await ledger.in_flight(limit=9)) == OLDEST_FIRST
+    assert ids_of(await ledger.in_flight(limit=2)) == OLDEST_FIRST[:2]
 
 
 async def test_what_is_due_longest_comes_first(ledger: Ledger) -> None:
     await three(ledger)
     due = SettlementLane.PAYABLE
-    assert ids_of(await ledger.settlements_due(due, now_ms=3, limit=9)) == OLDEST_FIRST
+    assert ids_of(await ledger.due(due, now_ms=3, limit=9)) == OLDEST_FIRST
     for session_id in OLDEST_FIRST:
         late = 8 if session_id == THIRD_SESSION else 7
         await ledger.mark_waiting(session_id, SettlementState.FAILED, reason="x", retry_at_ms=late, now_ms=4)
-    assert ids_of(await ledger.settlements_due(due, now_ms=7, limit=9)) == [SESSION, OTHER_SESSION]
-    assert ids_of(await ledger.settlements_due(due, now_ms=8, limit=9)) == [SESSION, OTHER_SESSION, THIRD_SESSION]
-    assert ids_of(await ledger.settlements_due(due, now_ms=8, limit=1)) == [SESSION]
+    assert ids_of(await ledger.due(due, now_ms=7, limit=9)) == [SESSION, OTHER_SESSION]
+    assert ids_of(await ledger.due(due, now_ms=8, limit=9)) == [SESSION, OTHER_SESSION, THIRD_SESSION]
+    assert ids_of(await ledger.due(due, now_ms=8, limit=1)) == [SESSION]
     for session_id in OLDEST_FIRST:
         await ledger.mark_waiting(session_id, SettlementState.FAILED, reason="x", retry_at_ms=7, now_ms=4)
-    assert ids_of(await ledger.settlements_due(due, now_ms=8, limit=9)) == OLDEST_FIRST
+    assert ids_of(await ledger.due(due, now_ms=8, limit=9)) == OLDEST_FIRST
 
 
 async def test_what_is_confirmed_is_told_oldest_first(ledger: Ledger) -> None:
@@ -295,16 +295,16 @@ async def test_settlements_in_blocks_that_the_watcher_did_not_apply_are_to_be_re
     await ledger.mark_confirmed(SESSION, places[8], now_ms=5)
     await ledger.mark_mined(THIRD_SESSION, places[7], now_ms=5)
     await ledger.mark_confirmed(OTHER_SESSION, places[5], now_ms=5)
-    assert await ledger.settlements_to_recheck() == []
+    assert await ledger.to_recheck() == []
     for block in (applied, a_block(7)):
         await apply(ledger, an_application(block), now_ms=6)
-    assert ids_of(await ledger.settlements_to_recheck()) == [THIRD_SESSION, SESSION]
+    assert ids_of(await ledger.to_recheck()) == [THIRD_SESSION, SESSION]
     await ledger.mark_confirmed(OTHER_SESSION, places[6], now_ms=7)
-    assert ids_of(await ledger.settlements_to_recheck()) == [THIRD_SESSION, SESSION]
+    assert ids_of(await ledger.to_recheck()) == [THIRD_SESSION, SESSION]
     await ledger.roll_back(applied, cursor=a_block(7), now_ms=8)
-    assert ids_of(await ledger.settlements_to_recheck()) == [THIRD_SESSION, SESSION]
+    assert ids_of(await ledger.to_recheck()) == [THIRD_SESSION, SESSION]
     await ledger.mark_unmined(THIRD_SESSION, reason="x", now_ms=9)
-    assert ids_of(await ledger.settlements_to_recheck()) == [SESSION]
+    assert ids_of(await ledger.to_recheck()) == [SESSION]
 
 
 @pytest.mark.parametrize(("balance", "lane"), [(100, SettlementLane.PAYABLE), (99, SettlementLane.RETRY)])

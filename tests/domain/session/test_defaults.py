@@ -23,9 +23,9 @@ from sightline.domain.session.model import (
 from sightline.domain.session.status import MeterStatus, SessionStatus
 
 EXPECTED = {
-    Terms: {"consumer_lease_s": None},
+    Terms: {"consumer_lease_s": None, "consent": None},
     Requested: {"reopened_at_ms": None, "deadline_ms": None, "unstarted_by": ()},
-    Assigned: {"is_dispatched": False, "wait_left_ms": None, "unstarted_by": ()},
+    Assigned: {"is_dispatched": False, "wait_left_ms": None, "unstarted_by": (), "funding_at_ms": None},
     LocationState: {
         "track": Track(), "is_inside": None, "outside_in_row": 0, "coarse_in_row": 0, "last_fix": None,
         "last_sequence": -1,
@@ -35,7 +35,8 @@ EXPECTED = {
     Closed: {"is_dispatched": False},
     Session: {"version": 0, "head_hash": "", "events": 0, "ended_head_hash": None},
     SessionLimits: {
-        "start_timeout_ms": 120_000, "drone_start_timeout_ms": 300_000, "funds_reserve_s": 30, "meter": MeterLimits(),
+        "start_timeout_ms": 120_000, "drone_start_timeout_ms": 300_000, "funds_reserve_s": 30,
+        "funding_timeout_ms": 60_000, "meter": MeterLimits(),
         "fence": FenceLimits(),
     },
     MeterLimits: {

@@ -1,0 +1,132 @@
+"""Settlements from holds of SessionEscrow: `captureMany` pays operator and fee, and returns the rest to the payer."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, final
+
+from typing_extensions import override
+
+from sightline.chain.contracts.abi import call_data
+from sightline.chain.contracts.escrow import CLOSED, escrow_call
+from sightline.chain.contracts.messages import SLACK_S, CaptureItem, batch_of
+from sightline.chain.meter import Meter
+from sightline.chain.relayer.allowance import SettlementWork
+from sightline.chain.relayer.openings import hold_of, state_in
+from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.work import ContractCall, Examination, Finding, PreflightVerdict, ask_with_view
+from sightline.chain.rpc.client import JsonRpc, Request
+from sightline.chain.rpc.reader import hex_bytes, hex_int
+from sightline.domain.session.machine import settlement_of
+from sightline.domain.session.model import Closed, Ended, Session
+from sightline.domain.settlement import SettlementPayload
+from sightline.domain.units import MicroUsdc
+from sightline.ports.escrow import HoldOpening, OpeningOutbox
+from sightline.ports.ledger import (
+    SETTLEMENTS_WAITING,
+    ChainIdentity,
+    SettlementOutbox,
+    SettlementRecord,
+    SettlementState,
+)
+
+CAPTURE_GAS: Final = 80_000
+"""Gas limit for each session of a batch; a payee that never held USDC takes 55,100."""
+BATCH_GAS: Final = 120_000
+NOT_OPENED: Final = "no hold was opened"
+
+
+@final
+class CaptureWork(SettlementWork):
+    """Captures holds, many in one transaction."""
+
+    def __init__(
+        self, rpc: JsonRpc, outbox: SettlementOutbox, openings: OpeningOutbox, identity: ChainIdentity, meter: Meter,
+        options: RelayerOptions,
+    ) -> None:  # fmt: skip
+        super().__init__(rpc, outbox, identity, options)
+        self._openings = openings
+        self._meter = meter
+
+    @override
+    async def call(self, records: Sequence[SettlementRecord]) -> ContractCall:
+        ids = [record.session_id for record in records]
+        holds, sessions = await self._openings.openings(ids), await self._openings.sessions(ids)
+        items: list[CaptureItem] = []
+        for record in records:
+            hold = hold_of(holds[record.session_id])
+            assert hold is not None, "a capture is signed only while its hold is in a block"
+            head = _head_of(sessions[record.session_id])
+            items.append(CaptureItem(hold=hold, clean_seconds=record.payload.chargeable_seconds, head_hash=head))
+        signature = await self._meter.sign(batch_of(items))
+        return ContractCall(data=escrow_call("captureMany", items, signature), gas=BATCH_GAS + CAPTURE_GAS * len(items))
+
+    @override
+    async def examine(self, relayer: str, records: Sequence[SettlementRecord]) -> Examination:
+        requests: list[Request] = []
+        for record in records:
+            asked = call_data("stateOf(bytes32)", [bytes.fromhex(record.session_id_hash[2:])])
+            requests.append(("eth_call", [{"to": self.contract, "data": "0x" + asked.hex()}, "latest"]))
+        view, answers = await ask_with_view(self.rpc, self.identity, relayer, requests)
+        holds = await self._openings.openings([record.session_id for record in records])
+        now_s = hex_int(view.head["timestamp"])
+        findings = [
+            _finding(record, holds.get(record.session_id), answer, now_s)
+            for record, answer in zip(records, answers, strict=True)
+        ]
+        return Examination(findings=findings, view=view)
+
+    @override
+    async def why_unproved(self, records: Sequence[SettlementRecord]) -> dict[str, str]:
+        sessions = await self._openings.sessions([record.session_id for record in records])
+        return {
+            record.session_id: "not proved: the settlement differs from the session's record"
+            for record in records
+            if _lower(record.payload) != expected_payload(sessions.get(record.session_id))
+        }
+
+    @override
+    async def drop(self, record: SettlementRecord, *, now_ms: int) -> None:
+        """Write a settlement without a charge off whose hold was never opened, and never open it."""
+        if await self._openings.withdraw(record.session_id, now_ms=now_ms):
+            await self._settlements.write_off(record.session_id, reason=NOT_OPENED, now_ms=now_ms)
+
+    @override
+    async def why_failed(self, relayer: str, record: SettlementRecord, block_number: int) -> str:
+        return "the contract skipped it"
+
+
+def expected_payload(session: Session | None) -> SettlementPayload | None:
+    """Return the settlement that a session's record proves, with lower-case addresses; None if it proves none."""
+    match None if session is None else session.phase:
+        case Ended(operator=operator, clean_seconds=seconds, charged=charged):
+            pass
+        case Closed(operator=operator) if operator is not None:
+            seconds, charged = 0, MicroUsdc(0)
+        case _:
+            return None
+    assert session is not None
+    return _lower(settlement_of(session.terms, operator, seconds, charged))
+
+
+def _lower(payload: SettlementPayload) -> SettlementPayload:
+    return replace(payload, from_address=payload.from_address.lower(), to_address=payload.to_address.lower())
+
+
+def _head_of(session: Session) -> bytes:
+    return hex_bytes("0x" + (session.ended_head_hash or session.head_hash).removeprefix("0x"))
+
+
+def _finding(record: SettlementRecord, opening: HoldOpening | None, answer: Any, now_s: int) -> Finding:
+    state = state_in(answer)
+    if state == CLOSED:
+        return Finding(verdict=PreflightVerdict.ADOPT)
+    if opening is None or opening.state in SETTLEMENTS_WAITING or opening.state is SettlementState.WRITTEN_OFF:
+        if record.total == 0 and not any(state):
+            return Finding(verdict=PreflightVerdict.DROP)
+        return Finding(verdict=PreflightVerdict.WAIT, reason="its hold is not open")
+    hold = hold_of(opening)
+    if hold is None or state != hold.hash():
+        return Finding(verdict=PreflightVerdict.WAIT, reason="its hold is in no block yet")
+    if record.payload.chargeable_seconds > now_s - hold.opened_at_s + SLACK_S:
+        return Finding(verdict=PreflightVerdict.WAIT, reason="the chain's clock is behind the session's")
+    return Finding(verdict=PreflightVerdict.SIGN)

@@ -1,0 +1,241 @@
+"""What the rows of one outbox do on the chain: their call, their event, and the checks before they are signed.
+
+The relayer signs, sends, follows and resubmits in one way, whatever the rows are: settlements that take the payer's
+allowance (`allowance`), holds that the escrow opens (`openings`), settlements from a hold (`captures`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final, Generic, final
+
+from eth_utils.address import to_checksum_address
+
+from sightline.chain.fees import Fees, suggested
+from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
+from sightline.chain.rpc.reader import fault_text, hex_bytes, hex_int
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.chain import ChainChangedError
+from sightline.ports.ledger import ChainIdentity, Inclusion, RecordT, TransactionOutbox
+
+LOG_SPAN_BLOCKS: Final = 5_000
+
+
+class PreflightVerdict(Enum):
+    """What the relayer does with a row: sign, wait or adopt. DROP: nothing is left to do."""
+
+    SIGN = auto()
+    ADOPT = auto()
+    WAIT = auto()
+    DROP = auto()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The verdict on one row; `reason` says why it must wait."""
+
+    verdict: PreflightVerdict
+    reason: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainView:
+    """What is needed to sign: the latest block, fees, and the relayer's next nonce on the chain."""
+
+    head: dict[str, Any]
+    fees: Fees
+    base_fee_wei: int
+    mined_nonce: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """The verdicts in the order of the request, and the chain as it was asked."""
+
+    findings: list[Finding]
+    view: ChainView
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractCall:
+    """The data of a call and its gas limit."""
+
+    data: bytes
+    gas: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLog:
+    """The contract's event of one session: its topics, its data and its place."""
+
+    topics: tuple[str, ...]
+    data: bytes
+    log_index: int
+
+    @classmethod
+    def of(cls, log: Mapping[str, Any]) -> "EventLog":
+        """Decode a log from JSON-RPC."""
+        topics = tuple(str(topic).lower() for topic in log.get("topics", ()))
+        return cls(topics=topics, data=hex_bytes(log["data"]), log_index=hex_int(log["logIndex"]))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundEvent:
+    """An event that was found by its session, with its block and transaction."""
+
+    inclusion: Inclusion
+    event: EventLog
+    depth: int
+
+
+class Work(ABC, Generic[RecordT]):
+    """What the rows of one outbox do."""
+
+    event_topic: str
+    """First topic of the event that says that a row is done; the second is the session's hash."""
+
+    def __init__(
+        self, rpc: JsonRpc, outbox: TransactionOutbox[RecordT], identity: ChainIdentity, *, start_block: int
+    ) -> None:
+        self.rpc = rpc
+        self.outbox = outbox
+        self.identity = identity
+        self.contract = to_checksum_address(identity.settlement_address)
+        self._start_block = start_block
+
+    @abstractmethod
+    async def call(self, records: Sequence[RecordT]) -> ContractCall:
+        """Build the call that does these rows in one transaction."""
+
+    @abstractmethod
+    async def examine(self, relayer: str, records: Sequence[RecordT]) -> Examination:
+        """Examine rows before they are signed.
+
+        Raises:
+            ChainChangedError: The endpoint now serves another chain.
+            ChainUnavailableError: At least one query was not answered.
+        """
+
+    @abstractmethod
+    async def why_unproved(self, records: Sequence[RecordT]) -> dict[str, str]:
+        """Return why rows must not be signed, by session id: the database does not prove them."""
+
+    @abstractmethod
+    async def record_difference(self, record: RecordT, found: FoundEvent, *, now_ms: int) -> bool:
+        """Record that somebody did the row with other parties or numbers; returns whether that is so."""
+
+    async def drop(self, record: RecordT, *, now_ms: int) -> None:
+        """End a row that has nothing left to do."""
+        raise NotImplementedError
+
+    def at(self, inclusion: Inclusion, event: EventLog) -> Inclusion:
+        """Return the inclusion with what is kept of the event."""
+        return Inclusion(
+            tx_hash=inclusion.tx_hash,
+            block_number=inclusion.block_number,
+            block_hash=inclusion.block_hash,
+            log_index=event.log_index,
+        )
+
+    def event_in(self, receipt: Mapping[str, Any], session_id_hash: str) -> EventLog | None:
+        """Return the event of a session in a receipt."""
+        for log in receipt.get("logs") or ():
+            topics = [str(topic).lower() for topic in log.get("topics", ())]
+            if topics[:2] == [self.event_topic, session_id_hash]:
+                return EventLog.of(log)
+        return None
+
+    async def why_failed(self, relayer: str, record: RecordT, block_number: int) -> str:
+        """Repeat a call on the state of its block to get the reason; the state within the block may have differed.
+
+        Raises:
+            ChainUnavailableError: The endpoint did not answer.
+        """
+        made = await self.call([record])
+        call = {"from": relayer, "to": self.contract, "data": "0x" + made.data.hex()}
+        try:
+            await self.rpc.call("eth_call", call, hex(block_number))
+        except RpcResponseError as error:
+            return fault_text(error)
+        return "reverted; it would succeed at the end of the same block"
+
+    async def find(self, session_id_hash: str) -> FoundEvent | None:
+        """Find the event of a session by its hash; None if there is none.
+
+        Raises:
+            ChainUnavailableError: The endpoint did not answer for the whole range.
+        """
+        head = last = hex_int(await self.rpc.call("eth_blockNumber"))
+        while last >= self._start_block:
+            first = max(self._start_block, last - LOG_SPAN_BLOCKS + 1)
+            query = {
+                "address": self.contract,
+                "topics": [self.event_topic, session_id_hash],
+                "fromBlock": hex(first),
+                "toBlock": hex(last),
+            }
+            try:
+                logs = await self.rpc.call("eth_getLogs", query)
+            except RpcResponseError as error:
+                raise ChainUnavailableError(error.message) from error
+            if logs:
+                number, event = hex_int(logs[0]["blockNumber"]), EventLog.of(logs[0])
+                inclusion = Inclusion(
+                    tx_hash=str(logs[0]["transactionHash"]).lower(),
+                    block_number=number,
+                    block_hash=str(logs[0]["blockHash"]).lower(),
+                )
+                return FoundEvent(inclusion=self.at(inclusion, event), event=event, depth=head - number)
+            last = first - 1
+        return None
+
+
+async def ask_with_view(
+    rpc: JsonRpc, identity: ChainIdentity, relayer: str, requests: Sequence[Request]
+) -> tuple[ChainView, list[Any]]:
+    """Send requests together with those for a `ChainView`, and return it with their answers.
+
+    Raises:
+        ChainChangedError: The endpoint now serves another chain.
+        ChainUnavailableError: The endpoint did not answer.
+    """
+    about: list[Request] = [
+        ("eth_chainId", []),
+        ("eth_getBlockByNumber", ["0x0", False]),
+        ("eth_getBlockByNumber", ["latest", False]),
+        ("eth_maxPriorityFeePerGas", []),
+        ("eth_getTransactionCount", [relayer, "latest"]),
+    ]
+    chain_id, genesis, head, tip, nonce, *answers = await rpc.batch([*about, *requests])
+    require_same_chain(identity, chain_id, genesis)
+    if not isinstance(head, dict):
+        raise ChainUnavailableError("the endpoint has no latest block")
+    view = ChainView(
+        head=head,
+        fees=suggested(head, tip),
+        base_fee_wei=hex_int(head.get("baseFeePerGas") or "0x0"),
+        mined_nonce=hex_int(nonce),
+    )
+    return view, answers
+
+
+def require_same_chain(identity: ChainIdentity, chain_id: Any, genesis: Any) -> None:
+    """Compare an endpoint's chain id and genesis block with the recorded ones.
+
+    Raises:
+        ChainChangedError: They differ.
+        ChainUnavailableError: The endpoint did not report them.
+    """
+    if hex_int(chain_id) != identity.chain_id:
+        raise ChainChangedError(f"the endpoint's chain id is {hex_int(chain_id)}, not {identity.chain_id}")
+    if not isinstance(genesis, dict):
+        raise ChainUnavailableError("the endpoint did not return its genesis block")
+    if str(genesis["hash"]).lower() != identity.genesis_hash:
+        raise ChainChangedError("the endpoint's first block is not the one that the database knows")

@@ -1,0 +1,50 @@
+"""What a payer signs before a session, so that the escrow contract may hold the session's highest charge (ADR 0197)."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import final
+
+from sightline.domain.units import MicroUsdc
+
+
+class ConsentKind(StrEnum):
+    """How a payer consents to a hold."""
+
+    AUTHORIZATION = "authorization"
+    """An EIP-3009 authorization to receive, whose nonce is the hash of the terms: no allowance and no gas."""
+    CONSENT = "consent"
+    """A signature of the terms; the contract takes the amount from the payer's allowance."""
+    MANDATE = "mandate"
+    """A signature for many sessions within limits; the contract takes the amount from the payer's allowance."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedMandate:
+    """A payer's consent to many sessions, within limits that the contract checks. Amounts are micro-USDC."""
+
+    payer: str
+    max_per_session: MicroUsdc
+    max_per_day: MicroUsdc
+    """Highest sum of the holds that are opened on one UTC day."""
+    max_rate: MicroUsdc
+    max_fee_bps: int
+    valid_until_s: int
+    """First second in which the mandate is not valid any more."""
+    salt: str
+    """32 bytes in hex."""
+    signature: str = field(repr=False)
+    """Hex, of the payer's wallet."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayerConsent:
+    """A payer's consent to hold the highest charge of one session."""
+
+    kind: ConsentKind
+    open_by_s: int
+    """First second in which the contract does not open the hold any more."""
+    signature: str = field(default="", repr=False)
+    """Hex, of the payer's wallet; empty for a mandate."""
+    mandate: SignedMandate | None = None

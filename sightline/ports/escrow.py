@@ -1,0 +1,92 @@
+"""The port of the escrow: holds that the contract opens before a session, and what the meter signs about them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, final
+
+from sightline.domain.escrow import PayerConsent
+from sightline.domain.session.model import Session
+from sightline.domain.units import MicroUsdc
+from sightline.ports.ledger import OutboxRecord, TransactionOutbox
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldOpening(OutboxRecord):
+    """A hold that the contract shall open for a session, or has opened. Addresses are lower-case."""
+
+    payer: str
+    payee: str
+    max_amount: MicroUsdc
+    rate: MicroUsdc
+    fee_bps: int
+    consent: PayerConsent
+    opened_at_s: int | None = None
+    """Time of the block that opened it; None while it is in no block."""
+
+
+class OpeningOutbox(TransactionOutbox[HoldOpening], Protocol):
+    """The holds that the relayer opens."""
+
+    async def opening(self, session_id: str) -> HoldOpening | None:
+        """Return the hold of one session; None if none was asked for."""
+        ...
+
+    async def openings(self, session_ids: Sequence[str]) -> dict[str, HoldOpening]:
+        """Return the holds of these sessions by session id; sessions without one are omitted."""
+        ...
+
+    async def request(self, opening: HoldOpening, *, now_ms: int) -> None:
+        """Ask for a hold. One that was refused is tried again; otherwise a repeat changes nothing."""
+        ...
+
+    async def withdraw(self, session_id: str, *, now_ms: int) -> bool:
+        """Give up a hold for which no transaction may be mined any more, so that none is sent.
+
+        Returns:
+            Whether the session has no hold: it is withdrawn, or was never asked for.
+        """
+        ...
+
+    async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:
+        """Return the recorded sessions, by which a hold is checked before it is signed."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedStatement:
+    """The meter's signed reading of a session whose charge is in escrow.
+
+    With it and the hold, anyone can claim the charge from the contract: at any time if it is final, otherwise from an
+    hour after the latest end.
+    """
+
+    hold: HoldOpening
+    clean_seconds: int
+    head_hash: str
+    is_final: bool
+    signature: str
+
+
+class Escrow(Protocol):
+    """Opens holds and signs statements."""
+
+    async def open_hold(self, session: Session) -> None:
+        """Open the hold of a session and return when it is in a block. Safe to repeat.
+
+        Raises:
+            RefusedError: The contract refuses it, for example because the payer's balance does not cover it.
+            UnavailableError: It is not in a block yet. It may still be opened.
+        """
+        ...
+
+    async def statement(
+        self, session_id: str, *, clean_seconds: int, head_hash: str, is_final: bool
+    ) -> SignedStatement | None:
+        """Sign a reading of the meter; None if the session has no open hold.
+
+        Raises:
+            UnavailableError, OutcomeUnknownError: The hold cannot be read.
+        """
+        ...

@@ -1,0 +1,52 @@
+-- compatible_from: 0590
+-- Holds that the escrow contract opens before a session (ADR 0197), in the form of the settlement outbox.
+CREATE TABLE hold_opening (
+  session_id uuid PRIMARY KEY,
+  session_id_hash text NOT NULL UNIQUE,
+  payer text NOT NULL,
+  payee text NOT NULL,
+  max_amount numeric(78) NOT NULL CHECK (max_amount > 0),
+  rate numeric(78) NOT NULL CHECK (rate > 0),
+  fee_bps integer NOT NULL,
+  consent json NOT NULL,
+  state text NOT NULL CHECK (state IN (
+    'COMPOSED', 'SIGNED', 'SENT', 'MINED', 'CONFIRMED', 'REVERTED', 'STUCK', 'FAILED', 'MISMATCHED', 'WRITTEN_OFF')),
+  lane text NOT NULL DEFAULT 'PAYABLE' CHECK (lane IN ('PAYABLE', 'RETRY', 'FREE')),
+  reason text,
+  tx_hash text,
+  block_number bigint,
+  block_hash text,
+  opened_at_s bigint,
+  confirmed_at_ms bigint,
+  retry_at_ms bigint NOT NULL DEFAULT 0,
+  tries integer NOT NULL DEFAULT 0,
+  notified boolean NOT NULL DEFAULT true,
+  composed_at_ms bigint NOT NULL,
+  updated_at_ms bigint NOT NULL
+) WITH (fillfactor = 70);
+CREATE INDEX hold_opening_due ON hold_opening (lane, retry_at_ms, composed_at_ms, session_id)
+  WHERE state IN ('COMPOSED', 'REVERTED', 'FAILED');
+CREATE INDEX hold_opening_in_flight ON hold_opening (composed_at_ms, session_id)
+  WHERE state IN ('SIGNED', 'SENT', 'STUCK', 'MINED');
+CREATE INDEX hold_opening_by_block ON hold_opening (block_number) WHERE block_number IS NOT NULL;
+CREATE INDEX hold_opening_by_age ON hold_opening (updated_at_ms);
+
+CREATE TABLE opening_attempt (
+  tx_hash text NOT NULL,
+  session_id uuid NOT NULL REFERENCES hold_opening,
+  relayer text NOT NULL,
+  nonce bigint NOT NULL,
+  raw bytea NOT NULL,
+  max_fee_wei numeric(78) NOT NULL,
+  tip_wei numeric(78) NOT NULL,
+  signed_at_ms bigint NOT NULL,
+  sent_at_ms bigint,
+  position bigint GENERATED ALWAYS AS IDENTITY,
+  PRIMARY KEY (tx_hash, session_id)
+);
+CREATE INDEX opening_attempt_by_nonce ON opening_attempt (relayer, nonce);
+CREATE INDEX opening_attempt_by_session ON opening_attempt (session_id, position);
+
+-- The block in which the contract took the amount: from then on the hold reserves nothing of the wallet (RELEASED).
+ALTER TABLE hold ADD COLUMN escrowed_block bigint;
+CREATE INDEX hold_by_escrowed_block ON hold (escrowed_block) WHERE escrowed_block IS NOT NULL;
