@@ -15,6 +15,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session, SessionLimits
 from sightline.domain.units import MicroUsdc
 from sightline.ports.clock import Clock
+from sightline.ports.escrow import Escrow
 from sightline.ports.ids import Ids
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
@@ -37,6 +38,8 @@ class ActorLimits:
     platform_fee_bps: int = 1500
     session_cap_micro: int | None = None
     """Maximum charge of one session that the settlement contract accepts; None: no maximum."""
+    rate_max_micro: int | None = None
+    """Maximum rate of a hold that the escrow contract opens; None: no maximum."""
     base_rate: MicroUsdc = field(default=MicroUsdc(1000))
     corridors: Mapping[str, int] = field(default_factory=dict)
     """Basis points by zone, a zone being the one-degree cell "lat,lng" of its south-west corner."""
@@ -80,6 +83,8 @@ class Deps:
     """The shards of this process."""
     on_settlement: Callable[[], None]
     """Called after a settlement was composed."""
+    escrow: Escrow | None = None
+    """Opens holds before sessions start; None unless the funds policy is escrow."""
     payment_hold: PaymentHold = field(default_factory=PaymentHold)
     """Whether new sessions are held, because payments on the chain are not in the database."""
     media_proved: dict[str, None] = field(default_factory=dict)

@@ -177,10 +177,11 @@ class RowWritten:
 @final
 @dataclass(frozen=True, slots=True)
 class VideoReady:
-    """The operator is occupied by this start, and the live input exists."""
+    """The operator is occupied by this start, the hold is open, and the live input exists."""
 
     video: VideoInput
     start_ms: int
+    hold_tx_hash: str | None = None
 
 
 @final

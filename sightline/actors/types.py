@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar, final
 
+from sightline.domain.escrow import PayerConsent
 from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Workspace, WorkspaceRole
 from sightline.domain.refusal import Refusal
@@ -54,6 +55,8 @@ class NewSession:
     """The largest hold that the caller agrees to; None: any."""
     spending: KeySpending | None = None
     """The API key whose limits the session counts against."""
+    consent: PayerConsent | None = None
+    """What the payer signed for this session, where the escrow contract holds its amount."""
 
 
 @final

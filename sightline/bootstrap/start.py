@@ -34,13 +34,14 @@ from sightline.bootstrap.sampler import Sampler
 from sightline.bootstrap.start_errors import check_setting, database_setting
 from sightline.bootstrap.units import open_units
 from sightline.bootstrap.video import join_video, open_video_backend
-from sightline.chain.service import ChainService, open_chain, open_endpoint
+from sightline.chain.service import ChainService, Holds, open_chain, open_endpoint
 from sightline.cluster.membership import ServiceMember
 from sightline.domain.units import DAY_MS
 from sightline.ports.video import WatchAccess
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore
 from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.openings import PostgresOpenings
 from sightline.storage.postgres.operations.newest import newest_instant
 from sightline.storage.postgres.operations.payments import PostgresPayments
 from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
@@ -89,6 +90,7 @@ async def open_core(base: Base) -> AsyncIterator[Core]:
                     ledger=stores.ledger,
                     outbox=PostgresLedger(stores.outbox),
                     wallets=PostgresLedger(stores.wallets),
+                    holds=Holds(all=PostgresOpenings(database), relayer=PostgresOpenings(stores.outbox)),
                     clock=clock,
                     ids=base.ids,
                     endpoint=endpoint,
@@ -183,10 +185,13 @@ def _make_actors(base: Base, stores: Stores, chain: ChainService, video: Video, 
         clock=base.clock,
         ids=base.ids,
         rng=random.Random(base.ids.token_bytes(16)),  # noqa: S311  (jitter of backoffs, never a secret)
-        limits=replace(base.settings.limits(), session_cap_micro=chain.session_cap_micro),
+        limits=replace(
+            base.settings.limits(), session_cap_micro=chain.limits.session_cap, rate_max_micro=chain.limits.max_rate
+        ),
         watchers=Watchers(),
         owned=membership.owned,
         on_settlement=chain.notify,
+        escrow=chain.escrow,
         payment_hold=PaymentHold(is_chain_read=False),
     )
     actors = build_actors(deps, membership.others, tracer=base.tracer)

@@ -1,22 +1,34 @@
 """Opens holds for sessions that start, and signs statements of the meter."""
 
 from collections.abc import Callable
-from typing import Final, final
+from dataclasses import dataclass
+from typing import Any, Final, final
 
 import trio
 
-from sightline.chain.contracts.messages import MeterStatement
+from sightline.chain.contracts.messages import (
+    NOBODY,
+    MeterStatement,
+    ReceiveWithAuthorization,
+    SessionTerms,
+    SigningDomain,
+    authorization_to_open,
+)
 from sightline.chain.meter import Meter
-from sightline.chain.relayer.openings import hold_of
+from sightline.chain.relayer.openings import hold_of, mandate_of
+from sightline.chain.rpc.reader import hex_bytes
 from sightline.domain.errors import RefusedError, UnavailableError
+from sightline.domain.escrow import START_RESERVE_MS, ConsentKind
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.session.model import Session
+from sightline.domain.session.model import Session, Terms
+from sightline.ports.chain import ChainReader
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import HoldOpening, OpeningOutbox, SignedStatement
+from sightline.ports.escrow import EscrowTerms, HoldOpening, OpeningOutbox, SignedStatement
 from sightline.ports.ledger import SettlementState
+from sightline.system.ecrecover import recovered_address
 from sightline.system.keccak import session_id_hash
 
-OPEN_WAIT_S: Final = 20.0
+OPEN_WAIT_S: Final = 12.0
 """How long a start waits for its hold. Afterwards it can be repeated; the hold is still opened."""
 LOOK_EVERY_S: Final = 0.1
 """How often a start looks for its hold when the relayer runs on another server."""
@@ -25,16 +37,28 @@ _REFUSED: Final = (SettlementState.FAILED, SettlementState.REVERTED, SettlementS
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domains:
+    """The EIP-712 domains that payers sign in."""
+
+    token: SigningDomain
+    escrow: SigningDomain
+
+
+@final
 class ChainEscrow:
     """Implements `Escrow` with the outbox of the relayer."""
 
     def __init__(
-        self, openings: OpeningOutbox, meter: Meter, *, clock: Clock, wake_relayer: Callable[[], None]
+        self, openings: OpeningOutbox, meter: Meter, reader: ChainReader, domains: Domains, *, clock: Clock
     ) -> None:
         self._openings = openings
         self._meter = meter
+        self._reader = reader
+        self._domains = domains
         self._clock = clock
-        self._wake_relayer = wake_relayer
+        self.wake_relayer: Callable[[], None] = lambda: None
+        """Called while a start waits for its hold."""
         self._news = trio.Event()
 
     def on_round(self) -> None:
@@ -42,22 +66,84 @@ class ChainEscrow:
         self._news.set()
         self._news = trio.Event()
 
-    async def open_hold(self, session: Session) -> None:
-        """Open the hold of a session and return when it is in a block."""
+    async def open_hold(self, session: Session) -> str:
+        """Open the hold of a session, and return its transaction when it is in a block."""
         now_ms = self._clock.now_ms()
         await self._openings.request(_opening(session, now_ms), now_ms=now_ms)
         with trio.move_on_after(OPEN_WAIT_S):
             while True:
                 news = self._news
-                self._wake_relayer()
+                self.wake_relayer()
                 opening = await self._openings.opening(session.id)
                 if opening is not None and opening.state in _OPENED:
-                    return
+                    assert opening.tx_hash is not None, "a hold is in a block by its transaction"
+                    return opening.tx_hash
                 if opening is not None and opening.state in _REFUSED:
                     raise RefusedError(_not_held(opening.reason or "refused"))
                 with trio.move_on_after(LOOK_EVERY_S):
                     await news.wait()
         raise UnavailableError("the hold is not in a block yet; repeat the start")
+
+    def typed_data(self, terms: EscrowTerms) -> dict[ConsentKind, dict[str, Any]]:
+        """Return what the payer signs for these terms."""
+        return {
+            ConsentKind.AUTHORIZATION: self._domains.token.typed_data(self._authorization(_session_terms(terms))),
+            ConsentKind.CONSENT: self._domains.escrow.typed_data(_session_terms(terms)),
+        }
+
+    def _authorization(self, terms: SessionTerms) -> ReceiveWithAuthorization:
+        return authorization_to_open(terms, self._domains.escrow.contract)
+
+    async def require_consent(self, terms: Terms) -> None:
+        """Refuse a session whose consent the contract would refuse."""
+        consent = terms.consent
+        assert consent is not None, "the caller has looked for a consent"
+        start_by_ms = terms.wait_deadline_ms + START_RESERVE_MS
+        if consent.open_by_s * 1_000 < start_by_ms:
+            raise RefusedError(
+                _refused(f"openBy is {consent.open_by_s}; the session may start until {start_by_ms // 1_000}")
+            )
+        signed = _session_terms(
+            EscrowTerms(
+                session_id=terms.id, payer=terms.payer_address.lower(), max_amount=terms.hold, rate=terms.rate,
+                fee_bps=terms.platform_fee_bps, open_by_s=consent.open_by_s,
+            )
+        )  # fmt: skip
+        match consent.kind:
+            case ConsentKind.AUTHORIZATION:
+                await self._require_signed(terms, self._domains.token.digest(self._authorization(signed)))
+            case ConsentKind.CONSENT:
+                await self._require_signed(terms, self._domains.escrow.digest(signed))
+            case ConsentKind.MANDATE:
+                await self._require_mandate(terms)
+
+    async def _require_signed(self, terms: Terms, digest: bytes) -> None:
+        """Require the payer's key, or an account with code, whose signature the contract itself checks (ERC-1271)."""
+        assert terms.consent is not None
+        mandate = terms.consent.mandate
+        signature = terms.consent.signature if mandate is None else mandate.signature
+        if recovered_address(digest, hex_bytes(signature)) == terms.payer_address.lower():
+            return
+        if not await self._reader.code(terms.payer_address):
+            raise RefusedError(_refused("the signature is not that of the workspace's wallet"))
+
+    async def _require_mandate(self, terms: Terms) -> None:
+        consent = terms.consent
+        assert consent is not None, "the caller has looked for a consent"
+        mandate = consent.mandate
+        assert mandate is not None, "a consent by mandate has one"
+        limits = (
+            ("payer", mandate.payer == terms.payer_address.lower()),
+            ("session limit", terms.hold <= mandate.max_per_session),
+            ("day limit", terms.hold <= mandate.max_per_day),
+            ("rate", terms.rate <= mandate.max_rate),
+            ("fee", terms.platform_fee_bps <= mandate.max_fee_bps),
+            ("end", consent.open_by_s <= mandate.valid_until_s),
+        )
+        for name, is_within in limits:
+            if not is_within:
+                raise RefusedError(_refused(f"the mandate's {name} does not allow this session"))
+        await self._require_signed(terms, self._domains.escrow.digest(mandate_of(mandate)))
 
     async def statement(
         self, session_id: str, *, clean_seconds: int, head_hash: str, is_final: bool
@@ -89,6 +175,17 @@ def _opening(session: Session, now_ms: int) -> HoldOpening:
         tx_hash=None, block_number=None, block_hash=None, confirmed_at_ms=None, retry_at_ms=now_ms, tries=0,
         notified=True, composed_at_ms=now_ms, updated_at_ms=now_ms,
     )  # fmt: skip
+
+
+def _session_terms(terms: EscrowTerms) -> SessionTerms:
+    return SessionTerms(
+        session_id_hash=hex_bytes(session_id_hash(terms.session_id)), payer=terms.payer, payee=NOBODY,
+        max_amount=terms.max_amount, rate=terms.rate, fee_bps=terms.fee_bps, open_by_s=terms.open_by_s,
+    )  # fmt: skip
+
+
+def _refused(reason: str) -> Refusal:
+    return Refusal(Code.INVALID_INPUT, "session:consent", f"The payment is not valid for this session: {reason}")
 
 
 def _not_held(reason: str) -> Refusal:

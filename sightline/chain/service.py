@@ -9,20 +9,25 @@ from typing import Final, final
 
 import structlog
 import trio
+from eth_abi.abi import decode
 from eth_utils.address import is_address, to_checksum_address
 
 from sightline.chain.contracts.abi import call_data
+from sightline.chain.contracts.messages import SigningDomain, escrow_domain
 from sightline.chain.contracts.terms import SESSION_CAP_MICRO
 from sightline.chain.embedded.node import (
+    CHAIN_ID_DEFAULT,
     EmbeddedFaucet,
     EmbeddedNode,
     EmbeddedOptions,
     open_embedded_node,
     running_node,
 )
+from sightline.chain.escrow import ChainEscrow, Domains
+from sightline.chain.meter import MeterKey
 from sightline.chain.refunds import Refunds
 from sightline.chain.relayer.options import RelayerOptions
-from sightline.chain.relayer.relayer import Relayer
+from sightline.chain.relayer.relayer import EscrowParts, Relayer
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.proxy import RpcProxy
 from sightline.chain.rpc.reader import RpcReader, hex_int
@@ -42,6 +47,7 @@ from sightline.ports.chain import (
     SettlementUpdate,
 )
 from sightline.ports.clock import Clock
+from sightline.ports.escrow import OpeningOutbox
 from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
@@ -93,6 +99,12 @@ class ChainOptions:
     replace_ms: int = 30_000
     free_every_ms: int = 600_000
     rpc_timeout_ms: int = 5_000
+    is_escrow: bool = False
+    """Whether sessions are held and settled by SessionEscrow, in place of SessionSettlement."""
+    meter_key: bytes | None = None
+    """Private key of the meter; required with is_escrow on an external chain. It must not be the relayer's."""
+    capture_window_ms: int | None = None
+    """How long a capture waits for others. Default 0 on the embedded chain, 10 000 elsewhere."""
     max_fee_bps: int = 5_000
     """Maximum platformFeeBps of the contract; used on the embedded chain's first start."""
     session_cap_micro: int = SESSION_CAP_MICRO
@@ -124,6 +136,26 @@ class WatcherStatus:
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractLimits:
+    """What the deployed contract accepts, in micro-USDC."""
+
+    session_cap: int
+    """Maximum charge of one session."""
+    max_rate: int | None = None
+    """Maximum rate of a hold for each second; None: no maximum, as on SessionSettlement."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """The outbox of holds, as all servers read it and as the relayer writes it."""
+
+    all: OpeningOutbox
+    relayer: OpeningOutbox
+
+
+@final
 class ChainService:
     """Configuration, reads, relayer, watcher and faucet of the chain. `open_chain` creates it.
 
@@ -134,10 +166,11 @@ class ChainService:
     def __init__(
         self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer_address: str,
         make_relayer: Callable[[], Relayer], make_watcher: Callable[[], Watcher],
-        faucet: PayTestMoney | None, clock: Clock, session_cap_micro: int, refund_signer: Signer | None = None,
+        faucet: PayTestMoney | None, clock: Clock, limits: ContractLimits, refund_signer: Signer | None = None,
     ) -> None:  # fmt: skip
-        """Args: session_cap_micro: maximum charge of one session by the deployed contract, in micro-USDC."""
-        self.session_cap_micro = session_cap_micro
+        self.limits = limits
+        self.escrow: ChainEscrow | None = None
+        """Opens holds; None with SessionSettlement."""
         self.wake_elsewhere: Callable[[ServerRole], None] = lambda _: None
         """Called to wake relayer or watcher when it does not run here. Losing the call costs one polling interval."""
         self._rpc = rpc
@@ -297,10 +330,13 @@ class Endpoint:
     url: str
     identity: ChainIdentity
     signer: Signer
+    meter: MeterKey | None
+    """Signs for SessionEscrow; None with SessionSettlement."""
     refund_signer: Signer | None
     chain_name: str
     depth: int
     poll_ms: int
+    capture_window_ms: int
     faucet: PayTestMoney | None
 
 
@@ -328,6 +364,7 @@ async def open_chain(
     ledger: Ledger,
     outbox: SettlementOutbox | None = None,
     wallets: WalletLedger | None = None,
+    holds: Holds | None = None,
     clock: Clock,
     ids: Ids,
     endpoint: Endpoint | None = None,
@@ -337,6 +374,7 @@ async def open_chain(
     Args:
         outbox: What the relayer uses; by default the ledger.
         wallets: What the watcher uses; by default the ledger.
+        holds: What opens holds; required with SessionEscrow.
         endpoint: The chain that `open_endpoint` reached. Without it, it is opened here.
 
     Raises:
@@ -350,24 +388,28 @@ async def open_chain(
         await _require_identity(ledger, endpoint.identity)
         token = to_checksum_address(endpoint.identity.usdc_address)
         settlement = to_checksum_address(endpoint.identity.settlement_address)
-        reader = RpcReader(endpoint.rpc, token=token, settlement=settlement)
-        session_cap_micro = await _require_contracts(
-            reader, token, settlement, endpoint.signer.address, options.platform_fee_bps
-        )
+        meter = endpoint.meter
+        reader = RpcReader(endpoint.rpc, token=token, settlement=settlement, has_limits=meter is None)
+        limits = await _require_contracts(reader, endpoint, token, settlement, options.platform_fee_bps)
         relayer_options = _relayer_options(options, endpoint, settles_many=await _settles_many(reader, settlement))
+        escrow: ChainEscrow | None = None
+        parts: EscrowParts | None = None
+        if meter is not None:
+            if holds is None:
+                raise ChainRefusedError("SessionEscrow needs a database: holds are stored before they are opened")
+            domains = await _domains(reader, endpoint.identity.chain_id, token, settlement)
+            escrow = ChainEscrow(holds.all, meter, reader, domains, clock=clock)
+            parts = EscrowParts(openings=holds.relayer, meter=meter, on_round=escrow.on_round)
         make_relayer = partial(
-            Relayer,
-            endpoint.rpc,
-            outbox or ledger,
-            endpoint.signer,
-            endpoint.identity,
-            relayer_options,
-            clock=clock,
-            ids=ids,
-        )
+            Relayer, endpoint.rpc, outbox or ledger, endpoint.signer, endpoint.identity, relayer_options,
+            clock=clock, ids=ids, escrow=parts,
+        )  # fmt: skip
         make_watcher = partial(
             Watcher, endpoint.rpc, reader, wallets or ledger, endpoint.identity,
-            WatcherOptions(depth=endpoint.depth, poll_ms=endpoint.poll_ms, start_block=options.start_block),
+            WatcherOptions(
+                depth=endpoint.depth, poll_ms=endpoint.poll_ms, start_block=options.start_block,
+                is_escrow=meter is not None,
+            ),
             relayer=endpoint.signer.address, clock=clock, ids=ids,
         )  # fmt: skip
         config = ChainConfig(
@@ -380,11 +422,15 @@ async def open_chain(
             usdc_address=token,
             settlement_address=settlement,
         )
-        yield ChainService(
+        service = ChainService(
             config=config, reader=reader, rpc=endpoint.rpc, relayer_address=endpoint.signer.address,
             make_relayer=make_relayer, make_watcher=make_watcher, faucet=endpoint.faucet, clock=clock,
-            session_cap_micro=session_cap_micro, refund_signer=endpoint.refund_signer,
+            limits=limits, refund_signer=endpoint.refund_signer,
         )  # fmt: skip
+        if escrow is not None:
+            escrow.wake_relayer = service.notify
+            service.escrow = escrow
+        yield service
 
 
 async def _settles_many(reader: RpcReader, settlement: str) -> bool:
@@ -407,20 +453,16 @@ def _relayer_options(options: ChainOptions, endpoint: Endpoint, *, settles_many:
         free_every_ms=options.free_every_ms,
         start_block=options.start_block,
         settles_many=settles_many,
+        capture_window_ms=endpoint.capture_window_ms,
     )
 
 
 def embedded_options(options: ChainOptions) -> EmbeddedOptions:
     """Options of the embedded chain."""
-    embedded = EmbeddedOptions(
-        data_dir=options.data_dir, max_fee_bps=options.max_fee_bps, session_cap_micro=options.session_cap_micro
-    )
-    if options.chain_id is not None:
-        embedded = EmbeddedOptions(
-            data_dir=options.data_dir, max_fee_bps=options.max_fee_bps,
-            session_cap_micro=options.session_cap_micro, chain_id=options.chain_id,
-        )  # fmt: skip
-    return embedded
+    return EmbeddedOptions(
+        data_dir=options.data_dir, max_fee_bps=options.max_fee_bps, session_cap_micro=options.session_cap_micro,
+        chain_id=options.chain_id or CHAIN_ID_DEFAULT, is_escrow=options.is_escrow,
+    )  # fmt: skip
 
 
 async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> Endpoint:
@@ -442,10 +484,12 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> E
             settlement_address=node.settlement_address.lower(),
         ),
         signer=Signer(node.relayer_key),
+        meter=_meter(node.meter_key, node.chain_id, node.settlement_address) if options.is_escrow else None,
         refund_signer=Signer(node.refund_key),
         chain_name=options.chain_name or "Sightline embedded test chain",
         depth=options.depth or 0,
         poll_ms=options.poll_ms or 200,
+        capture_window_ms=options.capture_window_ms or 0,
         faucet=EmbeddedFaucet(rpc, options.data_dir).fund,
     )
 
@@ -479,10 +523,12 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         url=url,
         identity=identity,
         signer=signer,
+        meter=_external_meter(options, signer, identity) if options.is_escrow else None,
         refund_signer=None if options.refund_key is None else Signer(options.refund_key),
         chain_name=options.chain_name or f"Chain {chain_id}",
         depth=2 if options.depth is None else options.depth,
         poll_ms=options.poll_ms or 2_000,
+        capture_window_ms=10_000 if options.capture_window_ms is None else options.capture_window_ms,
         faucet=None,
     )
 
@@ -496,24 +542,67 @@ async def _require_identity(ledger: Ledger, identity: ChainIdentity) -> None:
         )
 
 
+async def _domains(reader: RpcReader, chain_id: int, token: str, settlement: str) -> Domains:
+    """Read the token's EIP-712 domain, which differs between deployments of USDC."""
+    name, version = [
+        str(decode(["string"], await reader.call(token, call_data(question)))[0])
+        for question in ("name()", "version()")
+    ]
+    return Domains(
+        token=SigningDomain(name=name, version=version, chain_id=chain_id, contract=token),
+        escrow=escrow_domain(chain_id, settlement),
+    )
+
+
+def _meter(key: bytes, chain_id: int, contract: str) -> MeterKey:
+    return MeterKey(key, chain_id=chain_id, contract=to_checksum_address(contract))
+
+
+def _external_meter(options: ChainOptions, relayer: Signer, identity: ChainIdentity) -> MeterKey:
+    if options.meter_key is None:
+        raise ChainRefusedError("SessionEscrow needs the meter's key")
+    try:
+        signer = Signer(options.meter_key)
+    except Exception as error:
+        raise KeyRefusedError("the meter's key is not a private key") from error
+    require_private_key(signer, options.meter_key)
+    if signer.address == relayer.address:
+        raise KeyRefusedError("the meter's key is the relayer's: a stolen gas key would charge sessions")
+    return _meter(options.meter_key, identity.chain_id, identity.settlement_address)
+
+
 async def _require_contracts(
-    reader: RpcReader, token: str, settlement: str, relayer: str, platform_fee_bps: int
-) -> int:
-    """Check the contracts against the settings, and return the maximum charge of one session in micro-USDC."""
+    reader: RpcReader, endpoint: Endpoint, token: str, settlement: str, platform_fee_bps: int
+) -> ContractLimits:
+    """Check the contracts against the settings, and return the contract's limits."""
     for name, address in (("usdc_address", token), ("settlement_address", settlement)):
         if not await reader.code(address):
             raise ChainRefusedError(f"there is no contract at {name} {address}")
+    name = "SessionSettlement" if endpoint.meter is None else "SessionEscrow"
     try:
         settles_in = await reader.call(settlement, call_data("TOKEN()"))
-        is_relayer = await reader.call(settlement, call_data("isRelayer(address)", [relayer]))
-        bound = int.from_bytes(await reader.call(settlement, call_data("MAX_FEE_BPS()")), "big")
-        session_cap_micro = int.from_bytes(await reader.call(settlement, call_data("SESSION_CAP()")), "big")
+        bound = _number(await reader.call(settlement, call_data("MAX_FEE_BPS()")))
+        session_cap = _number(await reader.call(settlement, call_data("SESSION_CAP()")))
+        if endpoint.meter is None:
+            max_rate, signer = None, endpoint.signer.address
+            is_allowed = await reader.call(settlement, call_data("isRelayer(address)", [signer]))
+        else:
+            max_rate, signer = _number(await reader.call(settlement, call_data("MAX_RATE()"))), endpoint.meter.address
+            is_allowed = await reader.call(settlement, call_data("isMeter(address)", [signer]))
     except CallRevertedError as error:
-        raise ChainRefusedError(f"the contract at {settlement} is not a SessionSettlement") from error
+        raise ChainRefusedError(
+            f"the contract at {settlement} is not a {name}. The funds policy escrow needs SessionEscrow, every other "
+            "one SessionSettlement, and a chain keeps the contract of its first start"
+        ) from error
     if settles_in[-20:].hex() != token[2:].lower():
-        raise ChainRefusedError(f"the settlement contract settles in another token than {token}")
+        raise ChainRefusedError(f"the contract at {settlement} settles in another token than {token}")
     if platform_fee_bps > bound:
-        raise ChainRefusedError(f"platform_fee_bps {platform_fee_bps} is over the settlement contract's bound {bound}")
-    if not any(is_relayer):
-        log.error("relayer_not_allowed", relayer=relayer, settlement=settlement)
-    return session_cap_micro
+        raise ChainRefusedError(f"platform_fee_bps {platform_fee_bps} is over the contract's bound {bound}")
+    if not any(is_allowed):
+        event = "relayer_not_allowed" if endpoint.meter is None else "meter_not_allowed"
+        log.error(event, address=signer, settlement=settlement)
+    return ContractLimits(session_cap=session_cap, max_rate=max_rate)
+
+
+def _number(word: bytes) -> int:
+    return int.from_bytes(word, "big")

@@ -250,6 +250,11 @@ class Settings(BaseModel):
         None, description="Encrypted keystore file with the relayer's key, instead of CHAIN_RELAYER_KEY."
     )
     chain_relayer_password: SecretStr | None = Field(None, description="Password of the keystore file.")
+    chain_meter_key: SecretStr | None = Field(
+        None,
+        description="Private key of the meter, 32 bytes in hex, not the relayer's; required with FUNDS_POLICY=escrow "
+        "and CHAIN_RPC_URL.",
+    )
     chain_refund_key: SecretStr | None = Field(
         None,
         description="Private key of the account that pays refunds, 32 bytes in hex; embedded chain: the fee receiver.",
@@ -346,8 +351,10 @@ class Settings(BaseModel):
     map_attribution: str = Field("", max_length=200, description="Credit that the owner of the tiles requires.")
 
     # Rules of the business.
-    funds_policy: Literal["advisory", "enforced"] = Field(
-        "advisory", description="enforced: refuse a session whose hold the wallet does not cover. advisory: accept it."
+    funds_policy: Literal["advisory", "enforced", "escrow"] = Field(
+        "advisory",
+        description="enforced: refuse a session whose hold the wallet does not cover. advisory: accept it. escrow: as "
+        "enforced, and the payer signs each hold, which the contract SessionEscrow takes before the session starts.",
     )
     dispatch_mode: Literal["prefer", "literal", "strict"] = Field(
         "prefer",
@@ -564,6 +571,8 @@ class Settings(BaseModel):
                 "SIGHTLINE_CHAIN_RPC_URL needs the relayer's key: SIGHTLINE_CHAIN_RELAYER_KEY or "
                 "SIGHTLINE_CHAIN_RELAYER_KEYSTORE."
             )
+        if self.chain_rpc_url is not None and self.funds_policy == "escrow" and self.chain_meter_key is None:
+            raise ValueError("FUNDS_POLICY=escrow with SIGHTLINE_CHAIN_RPC_URL needs SIGHTLINE_CHAIN_METER_KEY.")
         return self
 
     @property

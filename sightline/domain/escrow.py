@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import final
+from typing import Final, final
 
-from sightline.domain.units import MicroUsdc
+from sightline.domain.units import MINUTE_MS, MicroUsdc
+
+START_RESERVE_MS: Final = 10 * MINUTE_MS
+"""A hold must be possible for this long after the latest end of the wait: the session starts after it."""
 
 
 class ConsentKind(StrEnum):

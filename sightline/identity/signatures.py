@@ -19,18 +19,16 @@ from dataclasses import dataclass
 from typing import Final, final
 
 import trio
-from coincurve import PublicKey
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 from eth_utils.crypto import keccak
 
 from sightline.ports.chain import CallRevertedError, ChainReader, ChainUnavailableError
+from sightline.system.ecrecover import recovered_address
 
 _MAGIC_1271: Final = bytes.fromhex("1626ba7e")
 _YES: Final = _MAGIC_1271 + bytes(28)
 _MARK_6492: Final = bytes.fromhex("6492") * 16
-_KEY_SIGNATURE_BYTES: Final = 65
-_PARITY_FROM: Final = 27
 
 
 @final
@@ -64,7 +62,7 @@ class SignatureVerifier:
         """
         if not 0 < len(signature) <= self._options.signature_bytes_max:
             return False
-        if len(signature) == _KEY_SIGNATURE_BYTES and _recovered(text, signature) == address.lower():
+        if recovered_address(text_hash(text), signature) == address.lower():
             return True
         with trio.move_on_after(self._options.timeout_ms / 1_000):
             async with self._places:
@@ -92,21 +90,6 @@ def text_hash(text: str) -> bytes:
     """Return the 32-byte hash that `personal_sign` signs (EIP-191, version 0x45)."""
     raw = text.encode()
     return bytes(keccak(b"\x19Ethereum Signed Message:\n" + str(len(raw)).encode() + raw))
-
-
-def _recovered(text: str, signature: bytes) -> str | None:
-    """Return the lower-case address whose key made the signature; None if it is not a signature.
-
-    Source: EIP-191; the last byte is 27 or 28, or 0 or 1 as written by some hardware wallets.
-    """
-    parity = signature[-1] - _PARITY_FROM if signature[-1] >= _PARITY_FROM else signature[-1]
-    if parity not in (0, 1):
-        return None
-    try:
-        key = PublicKey.from_signature_and_message(signature[:-1] + bytes([parity]), text_hash(text), hasher=None)
-    except ValueError:
-        return None
-    return "0x" + bytes(keccak(key.format(compressed=False)[1:]))[12:].hex()
 
 
 def _question(digest: bytes, signature: bytes) -> bytes:

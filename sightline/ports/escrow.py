@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
-from sightline.domain.escrow import PayerConsent
-from sightline.domain.session.model import Session
+from sightline.domain.escrow import ConsentKind, PayerConsent
+from sightline.domain.session.model import Session, Terms
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import OutboxRecord, TransactionOutbox
 
@@ -69,15 +69,41 @@ class SignedStatement:
     signature: str
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscrowTerms:
+    """What a payer signs for one session."""
+
+    session_id: str
+    payer: str
+    max_amount: MicroUsdc
+    rate: MicroUsdc
+    fee_bps: int
+    open_by_s: int
+
+
 class Escrow(Protocol):
     """Opens holds and signs statements."""
 
-    async def open_hold(self, session: Session) -> None:
-        """Open the hold of a session and return when it is in a block. Safe to repeat.
+    async def open_hold(self, session: Session) -> str:
+        """Open the hold of a session, and return its transaction when it is in a block. Safe to repeat.
 
         Raises:
             RefusedError: The contract refuses it, for example because the payer's balance does not cover it.
             UnavailableError: It is not in a block yet. It may still be opened.
+        """
+        ...
+
+    def typed_data(self, terms: EscrowTerms) -> dict[ConsentKind, dict[str, Any]]:
+        """Return what the payer signs for these terms, by kind of consent: the argument of eth_signTypedData_v4."""
+        ...
+
+    async def require_consent(self, terms: Terms) -> None:
+        """Refuse a session whose consent the contract would refuse, as far as it is known before the start.
+
+        Raises:
+            RefusedError: The signature is not the payer's, or the hold could not be opened for long enough.
+            ChainUnavailableError: The chain does not answer.
         """
         ...
 

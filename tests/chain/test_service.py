@@ -98,7 +98,7 @@ async def test_the_config_names_the_chain_and_hides_the_nodes_own_port(world: Wo
         assert isinstance(service, ChainService)
         assert service.config.rpc_is_private
         assert (service.config.environment, service.config.chain_id) == ("TEST", 84_532_001)
-        assert service.session_cap_micro == 1_000_000_000_000
+        assert service.limits.session_cap == 1_000_000_000_000
         assert (service.config.usdc_address, service.config.settlement_address) == (world.token, world.settlement)
         assert service.faucet is None
     async with opened(public_rpc_url="https://rpc.example") as service:  # type: ignore[attr-defined]

@@ -7,7 +7,8 @@ from eth_utils.exceptions import ValidationError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.identity.signatures import _recovered
+from sightline.identity.signatures import text_hash
+from sightline.system.ecrecover import recovered_address
 
 KEYS = st.integers(min_value=1, max_value=2**250).map(lambda number: number.to_bytes(32, "big"))
 
@@ -19,7 +20,7 @@ def test_the_signer_of_a_text_is_recovered_with_either_form_of_the_last_byte(key
     signature = bytes(account.sign_message(encode_defunct(text=text)).signature)
     if is_low_form:
         signature = signature[:-1] + bytes([signature[-1] - 27])
-    assert _recovered(text, signature) == account.address.lower()
+    assert recovered_address(text_hash(text), signature) == account.address.lower()
 
 
 @settings(deadline=None)
@@ -30,10 +31,10 @@ def test_any_65_bytes_recover_as_eth_account_says_or_not_at_all(text, body, last
         expected = str(Account.recover_message(encode_defunct(text=text), signature=signature)).lower()
     except (BadSignature, ValidationError, ValueError):
         expected = None
-    assert _recovered(text, signature) == expected
+    assert recovered_address(text_hash(text), signature) == expected
 
 
 def test_a_last_byte_that_says_no_parity_is_nobodys_signature():
     signature = bytes(Account.create().sign_message(encode_defunct(text="x")).signature)
     for last in (2, 26, 29, 255):
-        assert _recovered("x", signature[:-1] + bytes([last])) is None
+        assert recovered_address(text_hash("x"), signature[:-1] + bytes([last])) is None

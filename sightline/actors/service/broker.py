@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar, final
 
@@ -29,6 +30,7 @@ from sightline.actors.other_servers import OtherServers
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.service.coverage import CoverageMap
 from sightline.actors.service.dispatch_caps import DispatchCaps
+from sightline.actors.service.escrow import EscrowService
 from sightline.actors.service.idempotency import Replays
 from sightline.actors.service.live_updates import LiveUpdates
 from sightline.actors.service.look_up import LookUp
@@ -46,13 +48,14 @@ from sightline.actors.types import (
 )
 from sightline.actors.workspace.cancel_assignments import assignments_to_drop, drop_assignment
 from sightline.domain.errors import RefusedError, SightlineError
+from sightline.domain.escrow import START_RESERVE_MS, ConsentKind, PayerConsent
 from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Party
 from sightline.domain.session.model import Terms
 from sightline.domain.session.status import SessionStatus
-from sightline.domain.units import MicroUsdc
+from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.ports.store import IdempotencyKey
 
 T = TypeVar("T")
@@ -61,6 +64,21 @@ CREATE_TIMEOUT_S: Final = 10.0
 RELEASE_TIMEOUT_S: Final = 2.0
 
 NOT_CONSUMER: Final = Refusal(Code.NOT_AUTHORIZED, "session:notConsumer", "The workspace is not a CONSUMER")
+
+
+_NO_ESCROW = Refusal(Code.INVALID_INPUT, "session:consent", "This service holds no payments: leave out payment")
+_NO_CONSENT = Refusal(
+    Code.INSUFFICIENT_CREDIT,
+    "session:consent",
+    "This service holds the session's amount before it starts. Sign the terms of a quote and send them as payment",
+)
+
+
+def _dated(consent: PayerConsent | None, wait_deadline_ms: int) -> PayerConsent | None:
+    """Return a consent with the time until when the hold may be opened. A payer who signs a mandate does not say it."""
+    if consent is None or consent.kind is not ConsentKind.MANDATE:
+        return consent
+    return replace(consent, open_by_s=(wait_deadline_ms + START_RESERVE_MS) // SECOND_MS)
 
 
 @final
@@ -87,6 +105,7 @@ class Broker:
         self.reads = Reads(registry, deps, self._look_up, self.snapshots)
         self.pricing = Pricing(registry, deps)
         self.coverage = CoverageMap(registry, deps)
+        self.escrow = EscrowService(deps, self._look_up, self.pricing)
         self.updates = LiveUpdates(deps.watchers, self._look_up, self.reads, deps.clock)
 
     # Sessions.
@@ -101,8 +120,11 @@ class Broker:
             hold = MicroUsdc(rate * new.max_duration_s)
             self._require_within_cap(rate, hold)
             _require_within_maximum(hold, new.max_hold)
+            created_at_ms = self._now()
+            # What the payer signs names the session: it has the id of its quote.
+            signed_id = None if new.consent is None or new.consent.kind is ConsentKind.MANDATE else new.quote_id
             terms = Terms(
-                id=self._deps.ids.uuid(),
+                id=signed_id or self._deps.ids.uuid(),
                 consumer_workspace_id=caller.workspace_id,
                 payer_address=workspace.wallet_address,
                 lat=new.lat,
@@ -117,12 +139,24 @@ class Broker:
                 instructions=new.instructions,
                 metadata_json=new.metadata_json,
                 consumer_lease_s=new.consumer_lease_s,
-                created_at_ms=self._now(),
+                consent=_dated(new.consent, created_at_ms + new.wait_timeout_s * SECOND_MS),
+                created_at_ms=created_at_ms,
             )
-            is_enforced = self._deps.limits.funds_policy == "enforced"
+            await self._require_consent(terms)
+            is_enforced = self._deps.limits.funds_policy != "advisory"
             return await self._ask_session(terms.id, CreateSession(terms, caller, is_enforced, new.spending))
 
         return await self._once(caller.idempotency, create)
+
+    async def _require_consent(self, terms: Terms) -> None:
+        """Refuse a session without a valid consent of its payer, where the escrow contract holds its amount."""
+        if self._deps.escrow is None:
+            if terms.consent is not None:
+                raise RefusedError(_NO_ESCROW)
+            return
+        if terms.consent is None:
+            raise RefusedError(_NO_CONSENT)
+        await self._deps.escrow.require_consent(terms)
 
     def _require_within_cap(self, rate: MicroUsdc, hold: MicroUsdc) -> None:
         """Refuse a session whose maximum charge the settlement contract would never accept."""
@@ -133,6 +167,10 @@ class Broker:
                 f"session. At this rate, ask for at most {cap // rate} seconds"
             )
             raise RefusedError(Refusal(Code.INVALID_INPUT, "session:cap", message, left_micro=cap))
+        rate_max = self._deps.limits.rate_max_micro
+        if rate_max is not None and rate > rate_max:
+            message = f"The rate is {rate} micro-USDC a second; the escrow contract holds at most {rate_max}"
+            raise RefusedError(Refusal(Code.INVALID_INPUT, "session:rate", message))
 
     async def dispatch(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
         """Assign the longest-idle operator.

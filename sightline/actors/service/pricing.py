@@ -1,6 +1,6 @@
 """Prices: the present rate of a point, quotes that lock a rate, and the rate of a new session."""
 
-from typing import final
+from typing import Final, final
 
 from sightline.actors.deps import DISPATCHER, Deps
 from sightline.actors.kernel.registry import Registry
@@ -14,6 +14,8 @@ from sightline.domain.pricing import Price, Quote, price
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.settlement import BASIS_POINTS
 from sightline.domain.units import MicroUsdc
+
+_MISMATCH: Final = Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", "The quote is for another place or duration")
 
 
 @final
@@ -47,24 +49,28 @@ class Pricing:
         if new.quote_id is None:
             spot, _ = await self._spot(workspace_id, new.lat, new.lng)
             return spot.rate
-        quote = await self._deps.store.load_quote(new.quote_id)
-        refusal = self._judge_quote(quote, workspace_id, new)
-        if refusal is not None:
-            raise RefusedError(refusal)
-        assert quote is not None
+        quote = await self.require_quote(new.quote_id, workspace_id, new.max_duration_s)
+        if distance_m(quote.lat, quote.lng, new.lat, new.lng) > self._deps.limits.quote_radius_m:
+            raise RefusedError(_MISMATCH)
         return quote.price.rate
 
-    def _judge_quote(self, quote: Quote | None, workspace_id: str, new: NewSession) -> Refusal | None:
+    async def require_quote(self, quote_id: str, workspace_id: str, max_duration_s: int) -> Quote:
+        """Return a workspace's quote that can be used for a session of this length.
+
+        Raises:
+            RefusedError: It is unknown, used, expired, or for a shorter session.
+        """
+        quote = await self._deps.store.load_quote(quote_id)
         if quote is None or quote.workspace_id != workspace_id:
-            return Refusal(Code.NOT_FOUND, "pricing:quote", "Quote not found")
+            raise RefusedError(Refusal(Code.NOT_FOUND, "pricing:quote", "Quote not found"))
         if quote.consumed_by is not None:
-            return QUOTE_CONSUMED
+            raise RefusedError(QUOTE_CONSUMED)
         if self._deps.clock.now_ms() >= quote.expires_at_ms:
-            return Refusal(Code.INVALID_STATE, "pricing:quoteExpired", "The quote has expired", state="EXPIRED")
-        away_m = distance_m(quote.lat, quote.lng, new.lat, new.lng)
-        if away_m > self._deps.limits.quote_radius_m or new.max_duration_s > quote.duration_s:
-            return Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", "The quote is for another place or duration")
-        return None
+            expired = Refusal(Code.INVALID_STATE, "pricing:quoteExpired", "The quote has expired", state="EXPIRED")
+            raise RefusedError(expired)
+        if max_duration_s > quote.duration_s:
+            raise RefusedError(_MISMATCH)
+        return quote
 
     async def _spot(self, workspace_id: str, lat: float, lng: float) -> tuple[Price, int]:
         limits, now_ms = self._deps.limits, self._deps.clock.now_ms()

@@ -61,6 +61,7 @@ from sightline.domain.session import machine
 from sightline.domain.session.evidence import follows_missed
 from sightline.domain.session.messages import (
     Assign,
+    BeginFunding,
     Cancel,
     CancelAssignment,
     ConsumerActive,
@@ -234,7 +235,7 @@ class SessionActor:
             case StartSession(caller=caller):
                 self._require(session, Party.OPERATOR, caller)
                 self._acknowledge(caller.workspace_id)
-                assigned = await self._in_phase(Assigned)
+                assigned = await self._begin_funding(await self._in_phase(Assigned))
                 self._begin(envelope, message, lambda: occupy_and_open(self._context.registry, self._deps, assigned))
             case EndSession(caller=caller, sides=sides):
                 mine = parties_of(session, caller.workspace_id)
@@ -269,6 +270,15 @@ class SessionActor:
             raise RefusedError(machine.wrong_state(session))
         return session
 
+    async def _begin_funding(self, session: Session) -> Session:
+        """Record that the hold is asked for, if the payer consented to one, before anything is sent to the chain."""
+        if self._deps.escrow is None or session.terms.consent is None:
+            return session
+        step = await self._durable.step(BeginFunding())
+        if step.session is not session:
+            await self._durable.commit(step)
+        return self._durable.require()
+
     async def _create(self, command: CreateSession) -> Answer[SessionStatus]:
         if self._durable.session is not None:
             raise ReloadRequestedError("the session exists already")
@@ -278,7 +288,7 @@ class SessionActor:
             payer_address=terms.payer_address,
             amount=terms.hold,
             is_enforced=command.is_hold_enforced,
-            unfunded_max=self._deps.limits.unfunded_sessions_max,
+            unfunded_max=0 if terms.consent is not None else self._deps.limits.unfunded_sessions_max,
             spending=command.spending,
         )
         staged = await self._deps.relations.stage([TupleUpdate(consumer_edge(terms.id, terms.consumer_workspace_id))])
@@ -339,7 +349,7 @@ class SessionActor:
                     answer = await self._durable.commit_command(step, command.caller, tuples=tuples, token=token)
                     envelope.reply(command, answer)
                 case VideoReady():
-                    step = await self._durable.step(GoLive(outcome.video))
+                    step = await self._durable.step(GoLive(outcome.video, outcome.hold_tx_hash))
                     answer = await self._durable.commit_command(step, command.caller)
                     envelope.reply(command, answer)
         except RefusedError as refused:

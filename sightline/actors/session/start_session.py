@@ -27,11 +27,19 @@ async def open_video(deps: Deps, session_id: str, *, is_live: bool) -> VideoInpu
     raise VideoUnavailableError("the video backend took too long")
 
 
+async def _open_hold(deps: Deps, session: Session) -> str | None:
+    """Open the hold that the payer consented to, and return its transaction; None without escrow."""
+    if deps.escrow is None or session.terms.consent is None:
+        return None
+    return await deps.escrow.open_hold(session)
+
+
 async def occupy_and_open(registry: Directory, deps: Deps, session: Session) -> VideoReady:
-    """Make the operator BUSY with this session, then create the live input.
+    """Make the operator BUSY with this session, open its hold, then create the live input.
 
     Raises:
-        RefusedError: The operator is LIVE in another session.
+        RefusedError: The operator is LIVE in another session, or the contract refuses the hold.
+        UnavailableError: The hold is not in a block yet; the operator is released and the session stays ASSIGNED.
         VideoUnavailableError: No live input; the operator is released and the session stays ASSIGNED.
     """
     assert session.operator is not None
@@ -48,7 +56,9 @@ async def occupy_and_open(registry: Directory, deps: Deps, session: Session) -> 
     if isinstance(answer, Refusal):
         raise RefusedError(answer)
     try:
-        return VideoReady(await open_video(deps, session.id, is_live=False), start_ms)
+        # The hold first: an operator films only what is paid.
+        hold_tx_hash = await _open_hold(deps, session)
+        return VideoReady(await open_video(deps, session.id, is_live=False), start_ms, hold_tx_hash)
     except BaseException:
         workspace.tell(undo, lane=Lane.CONTROL)
         raise

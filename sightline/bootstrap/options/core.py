@@ -1,5 +1,7 @@
 """Options of what runs below HTTP: chain, database, video, retention."""
 
+from pydantic import SecretStr
+
 from sightline.bootstrap.start_errors import check_setting
 from sightline.chain.service import ChainOptions
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
@@ -35,10 +37,23 @@ def refund_key(settings: Settings) -> bytes | None:
     Raises:
         StartError: The value is not a private key.
     """
-    if settings.chain_refund_key is None:
+    return _key(settings.chain_refund_key, "SIGHTLINE_CHAIN_REFUND_KEY")
+
+
+def meter_key(settings: Settings) -> bytes | None:
+    """Read the meter's key; None when it is not set.
+
+    Raises:
+        StartError: The value is not a private key.
+    """
+    return _key(settings.chain_meter_key, "SIGHTLINE_CHAIN_METER_KEY")
+
+
+def _key(setting: SecretStr | None, name: str) -> bytes | None:
+    if setting is None:
         return None
-    with check_setting("SIGHTLINE_CHAIN_REFUND_KEY"):
-        key = bytes.fromhex(settings.chain_refund_key.get_secret_value().removeprefix("0x"))
+    with check_setting(name):
+        key = bytes.fromhex(setting.get_secret_value().removeprefix("0x"))
         Signer(key)
     return key
 
@@ -58,6 +73,8 @@ def chain_options(settings: Settings, public_url: str, *, is_running: bool = Fal
         settlement_address=settings.chain_settlement_address,
         relayer_key=relayer_key(settings),
         refund_key=refund_key(settings),
+        is_escrow=settings.funds_policy == "escrow",
+        meter_key=meter_key(settings),
         start_block=settings.chain_start_block,
         chain_name=settings.chain_name,
         explorer_url=settings.chain_explorer_url or public_url,

@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--admin-delay-s", type=int, default=ADMIN_DELAY_S)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--consent-required", action="store_true")
+    parser.add_argument("--escrow", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Exit at once: every mined block is already committed to disk.
@@ -156,6 +157,7 @@ def main() -> None:
     treasury = Treasury(machine, keys)
     treasury.deploy(
         ContractTerms(
+            is_escrow=options.escrow,
             max_fee_bps=options.max_fee_bps,
             session_cap_micro=options.session_cap_micro,
             consent_required=options.consent_required,

@@ -9,6 +9,8 @@ from eth_utils.address import to_canonical_address, to_checksum_address
 
 from sightline.chain.contracts.abi import call_data, settlement_constructor
 from sightline.chain.contracts.artefacts import artefact
+from sightline.chain.contracts.escrow import escrow_constructor
+from sightline.chain.contracts.terms import MAX_RATE_MICRO
 from sightline.chain.embedded import views
 from sightline.chain.embedded.machine import Machine
 from sightline.chain.fees import Fees
@@ -25,14 +27,15 @@ MAX_FEE_WEI: Final = 100 * 10**9
 TIP_WEI: Final = 10**9
 KEYS_FILE: Final = "keys.json"
 SECRET_FILE: Final = "faucet.secret"  # noqa: S105  # a file name
-ROLES: Final = ("deployer", "relayer", "feeReceiver")
+ROLES: Final = ("deployer", "relayer", "feeReceiver", "meter", "standbyMeter")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractTerms:
-    """The constructor terms of the settlement contract; used on the first start only."""
+    """Which contract holds and settles, and its constructor terms; used on the first start only."""
 
+    is_escrow: bool
     max_fee_bps: int
     session_cap_micro: int
     consent_required: bool
@@ -40,11 +43,14 @@ class ContractTerms:
 
 
 def load_keys(directory: Path, ids: Ids) -> dict[str, str]:
-    """Load the chain's private keys by role; create them on the first call."""
+    """Load the chain's private keys by role; create those that are missing."""
     path = directory / KEYS_FILE
-    if not path.exists():
-        write_durably(path, json.dumps({role: "0x" + ids.token_bytes(32).hex() for role in ROLES}).encode())
-    return {role: str(key) for role, key in json.loads(path.read_text(encoding="ascii")).items()}
+    keys: dict[str, str] = json.loads(path.read_text(encoding="ascii")) if path.exists() else {}
+    missing = [role for role in ROLES if role not in keys]
+    if missing:
+        keys |= {role: "0x" + ids.token_bytes(32).hex() for role in missing}
+        write_durably(path, json.dumps(keys).encode())
+    return keys
 
 
 def load_secret(directory: Path, ids: Ids) -> str:
@@ -87,19 +93,9 @@ class Treasury:
         if self._machine.store.meta("settlementAddress") is not None:
             return
         token = contract_address(self.address, 0)
-        arguments = settlement_constructor(
-            token=token,
-            owner=self.address,
-            relayer=address_of(self._keys["relayer"]),
-            fee_receiver=address_of(self._keys["feeReceiver"]),
-            max_fee_bps=terms.max_fee_bps,
-            session_cap_micro=terms.session_cap_micro,
-            consent_required=terms.consent_required,
-            admin_delay_s=terms.admin_delay_s,
-        )
         creations = [
             artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(self.address),
-            artefact("SessionSettlement").bytecode + arguments,
+            self._escrow(token, terms) if terms.is_escrow else self._settlement(token, terms),
         ]
         nonce = self._nonce()
         raws = [
@@ -110,6 +106,31 @@ class Treasury:
         facts = {"usdcAddress": token, "settlementAddress": contract_address(self.address, 1)}
         facts["feeReceiver"] = address_of(self._keys["feeReceiver"])
         self._machine.store.commit_facts(facts)
+
+    def _settlement(self, token: str, terms: ContractTerms) -> bytes:
+        return artefact("SessionSettlement").bytecode + settlement_constructor(
+            token=token,
+            owner=self.address,
+            relayer=address_of(self._keys["relayer"]),
+            fee_receiver=address_of(self._keys["feeReceiver"]),
+            max_fee_bps=terms.max_fee_bps,
+            session_cap_micro=terms.session_cap_micro,
+            consent_required=terms.consent_required,
+            admin_delay_s=terms.admin_delay_s,
+        )
+
+    def _escrow(self, token: str, terms: ContractTerms) -> bytes:
+        return artefact("SessionEscrow").bytecode + escrow_constructor(
+            token=token,
+            owner=self.address,
+            meter=address_of(self._keys["meter"]),
+            standby_meter=address_of(self._keys["standbyMeter"]),
+            fee_receiver=address_of(self._keys["feeReceiver"]),
+            max_fee_bps=terms.max_fee_bps,
+            session_cap_micro=terms.session_cap_micro,
+            max_rate=MAX_RATE_MICRO,
+            admin_delay_s=terms.admin_delay_s,
+        )
 
     def fund(self, address: str, amount_micro: int) -> str:
         """Mint test USDC and top up native coin; return the hash of the mint transaction."""

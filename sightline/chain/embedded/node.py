@@ -28,7 +28,7 @@ CHAIN_ID_DEFAULT: Final = 84_532_001
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedOptions:
-    """Options of the embedded chain. The last five are fixed by the first start in a directory."""
+    """Options of the embedded chain. All but the directory are fixed by the first start in a directory."""
 
     data_dir: Path
     chain_id: int = CHAIN_ID_DEFAULT
@@ -36,6 +36,8 @@ class EmbeddedOptions:
     session_cap_micro: int = SESSION_CAP_MICRO
     consent_required: bool = False
     admin_delay_s: int = ADMIN_DELAY_S
+    is_escrow: bool = False
+    """Whether SessionEscrow is deployed, in place of SessionSettlement."""
 
 
 @final
@@ -49,6 +51,7 @@ class EmbeddedNode:
     usdc_address: str
     settlement_address: str
     relayer_key: bytes
+    meter_key: bytes
     refund_key: bytes
     """Key of the fee receiver, from which refunds are paid."""
     pid: int | None
@@ -130,6 +133,8 @@ class _Keeper:
         ]  # fmt: skip
         if options.consent_required:
             args.append("--consent-required")
+        if options.is_escrow:
+            args.append("--escrow")
         return ChildCommand(name="chain", args=args, log_path=options.data_dir / "chain.log")
 
 
@@ -161,6 +166,7 @@ def _node_of(report: dict[str, Any], data_dir: Path, pid: int | None) -> Embedde
         usdc_address=report["usdcAddress"],
         settlement_address=report["settlementAddress"],
         relayer_key=bytes.fromhex(keys["relayer"].removeprefix("0x")),
+        meter_key=bytes.fromhex(keys["meter"].removeprefix("0x")),
         refund_key=bytes.fromhex(keys["feeReceiver"].removeprefix("0x")),
         pid=pid,
     )

@@ -70,7 +70,9 @@ def block_ref(block: dict[str, Any]) -> BlockRef:
 class RpcReader:
     """Implements ChainReader over one endpoint, and reads balances, allowances and limits."""
 
-    def __init__(self, rpc: JsonRpc, *, token: str, settlement: str) -> None:
+    def __init__(self, rpc: JsonRpc, *, token: str, settlement: str, has_limits: bool = True) -> None:
+        """Args: has_limits: whether payers can set limits on the contract; SessionEscrow has none but mandates."""
+        self._has_limits = has_limits
         self._rpc = rpc
         self._token = token
         self._settlement = settlement
@@ -129,6 +131,8 @@ class RpcReader:
         Raises:
             ChainUnavailableError: At least one number could not be read at that block.
         """
+        if not self._has_limits:
+            return dict.fromkeys(addresses)
         pinned = {"blockHash": block_hash}
         accounts = [to_checksum_address(address) for address in addresses]
         answers = await self._pinned([self._asked("limits(address)", [each], pinned) for each in accounts])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from sightline.chain.contracts.abi import (
     APPROVAL_TOPIC,
@@ -13,6 +13,7 @@ from sightline.chain.contracts.abi import (
     SettledEvent,
     topic_address,
 )
+from sightline.chain.contracts.escrow import OPENED_TOPIC, RECLAIMED_TOPIC
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.settlement import ChainPayment
@@ -20,6 +21,8 @@ from sightline.ports.ledger import ChainEvent, LedgerEventKind
 from sightline.system.keccak import keccak256
 
 ZERO_ADDRESS: Final = "0x" + "0" * 40
+_FOLLOWED: Final = (SETTLED_TOPIC, LIMITS_SET_TOPIC, OPENED_TOPIC, RECLAIMED_TOPIC)
+"""Events of the settlement contract that change what the ledger says."""
 
 
 @final
@@ -30,6 +33,8 @@ class Watched:
     token: str
     settlement: str
     wallets: frozenset[str]
+    is_escrow: bool = False
+    """Whether the contract is SessionEscrow: money moves through the contract, not from payer to payee."""
 
 
 @final
@@ -54,6 +59,20 @@ class Meaning:
     events: tuple[ChainEvent, ...]
     touched: frozenset[str]
     settled: tuple[tuple[str, int], ...]
+    """Sessions whose hold is over, with their block: settled, or returned to the payer by a reclaim."""
+    escrowed: tuple[tuple[str, int], ...] = ()
+    """Sessions whose amount the escrow contract took, with their block."""
+
+
+class _OfSession(NamedTuple):
+    """The session that a transfer belongs to, and whether the transfer is its charge."""
+
+    session_id_hash: str
+    is_charge: bool
+
+
+_SessionOf: TypeAlias = dict[tuple[str, int], _OfSession]
+"""Transfers that belong to sessions, by block hash and log index."""
 
 
 def log_of(entry: Any) -> Log:
@@ -94,7 +113,7 @@ def read_logs(logs: Iterable[Log], watched: Watched) -> Meaning:
     """Decode the logs of several blocks; logs of other contracts and wallets are ignored."""
     ordered = sorted(logs, key=lambda log: (log.block_number, log.log_index))
     settlements = [log for log in ordered if _is_settled(log, watched)]
-    session_of = _sessions_of_transfers(ordered, watched)
+    session_of = _escrow_transfers(ordered, watched) if watched.is_escrow else _sessions_of_transfers(ordered, watched)
     events: list[ChainEvent] = []
     touched: set[str] = set()
     for log in ordered:
@@ -107,7 +126,8 @@ def read_logs(logs: Iterable[Log], watched: Watched) -> Meaning:
     return Meaning(
         events=tuple(events),
         touched=frozenset(touched),
-        settled=tuple((log.topics[1], log.block_number) for log in settlements),
+        settled=tuple((log.topics[1], log.block_number) for log in ordered if _ends_hold(log, watched)),
+        escrowed=tuple((log.topics[1], log.block_number) for log in ordered if _is_of(log, watched, OPENED_TOPIC)),
     )
 
 
@@ -134,8 +154,16 @@ def _payment(log: Log) -> ChainPayment:
     )
 
 
+def _is_of(log: Log, watched: Watched, kind: str) -> bool:
+    return log.address == watched.settlement and log.topics[:1] == (kind,)
+
+
 def _is_settled(log: Log, watched: Watched) -> bool:
-    return log.address == watched.settlement and log.topics[:1] == (SETTLED_TOPIC,) and len(log.topics) == 4
+    return _is_of(log, watched, SETTLED_TOPIC) and len(log.topics) == 4
+
+
+def _ends_hold(log: Log, watched: Watched) -> bool:
+    return _is_settled(log, watched) or _is_of(log, watched, RECLAIMED_TOPIC)
 
 
 def _is_transfer(log: Log, watched: Watched) -> bool:
@@ -143,14 +171,14 @@ def _is_transfer(log: Log, watched: Watched) -> bool:
     return is_of_token and len(log.topics) == 3 and len(log.data) == 32
 
 
-def _sessions_of_transfers(ordered: Sequence[Log], watched: Watched) -> dict[tuple[str, int], str]:
+def _sessions_of_transfers(ordered: Sequence[Log], watched: Watched) -> _SessionOf:
     """Map transfers to the session that they settle, by (block hash, log index).
 
     The contract transfers the payee's part, then the fee, then emits Settled. The transfers of a session are therefore
     the
     last ones before its Settled event in the same transaction; earlier transfers do not belong to it.
     """
-    session_of: dict[tuple[str, int], str] = {}
+    session_of: _SessionOf = {}
     before: list[Log] = []
     for log in ordered:
         if before and before[-1].tx_hash != log.tx_hash:
@@ -162,8 +190,40 @@ def _sessions_of_transfers(ordered: Sequence[Log], watched: Watched) -> dict[tup
             for amount in (event.fee_amount, event.to_amount):
                 if amount and before and _moved(before[-1]) == (event.payer, amount):
                     transfer = before.pop()
-                    session_of[transfer.block_hash, transfer.log_index] = event.session_id_hash
+                    session_of[transfer.block_hash, transfer.log_index] = _OfSession(
+                        event.session_id_hash, is_charge=True
+                    )
             before = []
+    return session_of
+
+
+def _escrow_transfers(ordered: Sequence[Log], watched: Watched) -> _SessionOf:
+    """Map transfers to and from the escrow contract to their session, by (block hash, log index).
+
+    The contract emits Opened before it takes the amount. It pays the payee, returns the rest to the payer, and then
+    emits Settled; it returns everything before Reclaimed. The fees of a batch are one transfer at its end.
+    """
+    session_of: _SessionOf = {}
+    opened: str | None = None
+    paid: list[Log] = []
+    tx_hash = ""
+    for log in ordered:
+        if log.tx_hash != tx_hash:
+            tx_hash, opened, paid = log.tx_hash, None, []
+        if _is_transfer(log, watched):
+            if opened is not None and topic_address(log.topics[2]) == watched.settlement:
+                session_of[log.block_hash, log.log_index] = _OfSession(opened, is_charge=False)
+                opened = None
+            elif topic_address(log.topics[1]) == watched.settlement:
+                paid.append(log)
+        elif _is_of(log, watched, OPENED_TOPIC):
+            opened = log.topics[1]
+        elif _ends_hold(log, watched):
+            # The payee's part comes first. Without a charge there is none.
+            charge = 1 if _is_settled(log, watched) and int.from_bytes(log.data[:32], "big") else 0
+            for position, each in enumerate(paid):
+                session_of[each.block_hash, each.log_index] = _OfSession(log.topics[1], is_charge=position < charge)
+            paid = []
     return session_of
 
 
@@ -171,7 +231,7 @@ def _moved(log: Log) -> tuple[str, int]:
     return topic_address(log.topics[1]), int.from_bytes(log.data, "big")
 
 
-def _events_of(log: Log, watched: Watched, session_of: dict[tuple[str, int], str]) -> list[ChainEvent]:
+def _events_of(log: Log, watched: Watched, session_of: _SessionOf) -> list[ChainEvent]:
     kind = log.topics[0] if log.topics else ""
     if _is_transfer(log, watched):
         return _transfer(log, watched, session_of.get((log.block_hash, log.log_index)))
@@ -182,12 +242,12 @@ def _events_of(log: Log, watched: Watched, session_of: dict[tuple[str, int], str
     return []
 
 
-def _transfer(log: Log, watched: Watched, session_id_hash: str | None) -> list[ChainEvent]:
+def _transfer(log: Log, watched: Watched, of: _OfSession | None) -> list[ChainEvent]:
     sender, receiver = topic_address(log.topics[1]), topic_address(log.topics[2])
     amount = int.from_bytes(log.data, "big")
     rows = []
     for wallet in {sender, receiver} & watched.wallets:
-        if session_id_hash is not None:
+        if of is not None and of.is_charge:
             kind = LedgerEventKind.SETTLEMENT
         elif sender == ZERO_ADDRESS:
             kind = LedgerEventKind.DEPOSIT
@@ -195,7 +255,7 @@ def _transfer(log: Log, watched: Watched, session_id_hash: str | None) -> list[C
             kind = LedgerEventKind.WITHDRAWAL
         else:
             kind = LedgerEventKind.TRANSFER_IN if wallet == receiver else LedgerEventKind.TRANSFER_OUT
-        rows.append(_row(log, wallet, kind, sender, receiver, amount, session_id_hash))
+        rows.append(_row(log, wallet, kind, sender, receiver, amount, None if of is None else of.session_id_hash))
     return rows
 
 
@@ -264,6 +324,6 @@ def bloom_has(bits: int, word: str) -> bool:
 def bloom_promises(bloom: str, watched: Watched) -> bool:
     """Return whether a block may hold a log of the two contracts; False is certain."""
     bits = int(bloom, 16)
-    if bloom_has(bits, watched.settlement) and (bloom_has(bits, SETTLED_TOPIC) or bloom_has(bits, LIMITS_SET_TOPIC)):
+    if bloom_has(bits, watched.settlement) and any(bloom_has(bits, kind) for kind in _FOLLOWED):
         return True
     return bloom_has(bits, watched.token) and (bloom_has(bits, TRANSFER_TOPIC) or bloom_has(bits, APPROVAL_TOPIC))

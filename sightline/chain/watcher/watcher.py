@@ -61,6 +61,8 @@ class WatcherOptions:
     sweep_every_ms: int = 30_000
     sweep_max: int = 50
     """Maximum number of old readings refreshed every `sweep_every_ms`."""
+    is_escrow: bool = False
+    """Whether the contract is SessionEscrow."""
     read_max: int = 200
     """Maximum number of wallets read in one transaction."""
 
@@ -230,6 +232,7 @@ class Watcher:
             events=meaning.events,
             readings=readings,
             settled=meaning.settled,
+            escrowed=meaning.escrowed,
             head=head,
             confirmed_block=head.number - self._options.depth,
             previous=previous,
@@ -257,6 +260,7 @@ class Watcher:
             token=self._identity.usdc_address,
             settlement=self._identity.settlement_address,
             wallets=frozenset(wallets),
+            is_escrow=self._options.is_escrow,
         )
 
     # Wallets that must be read.

@@ -23,7 +23,7 @@ from sightline.actors.kernel import (
     TurnLostError,
 )
 from sightline.cluster.peers import video_messages
-from sightline.domain import access, conduct, errors, geofence, metering, refusal, settlement
+from sightline.domain import access, conduct, errors, escrow, geofence, metering, refusal, settlement
 from sightline.domain.operator import coverage_map
 from sightline.domain.operator import machine as operator_machine
 from sightline.domain.operator import model as operator_model
@@ -150,6 +150,9 @@ CLASSES: Final[dict[int, type]] = {
     163: metering.Signal,
     164: metering.FenceWindow,
     170: settlement.SettlementPayload,
+    172: escrow.ConsentKind,
+    173: escrow.PayerConsent,
+    174: escrow.SignedMandate,
     180: access.KeyLimits,
     181: refusal.Refusal,
     182: refusal.Code,

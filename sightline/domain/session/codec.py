@@ -111,19 +111,26 @@ def _phase_doc(phase: Phase) -> Doc:
                 "whereabouts": _location_doc(phase.location),
                 "pause_reason": phase.pause_reason,
                 "consumer_seen_ms": phase.consumer_seen_ms,
-            }
+            } | _hold_doc(phase)
         case Ended():
+            fields = _fields(phase)
+            del fields["hold_tx_hash"]
             return {
                 "is": "ended",
-                **_fields(phase),
+                **fields,
                 "operator": _fields(phase.operator),
                 "windows": [_window_doc(window) for window in phase.windows],
-            }
+            } | _hold_doc(phase)
         case Closed():
             operator = None if phase.operator is None else _fields(phase.operator)
             return {"is": "closed", **_fields(phase), "operator": operator}
         case _:
             assert_never(phase)
+
+
+def _hold_doc(phase: Live | Ended) -> Doc:
+    """The hold of a phase. Servers of earlier versions read documents without one."""
+    return {} if phase.hold_tx_hash is None else {"hold_tx_hash": phase.hold_tx_hash}
 
 
 def _phase(doc: Mapping[str, Any]) -> Phase:

@@ -70,7 +70,6 @@ from sightline.domain.session.model import (
     SessionLimits,
     SessionState,
     Terms,
-    VideoInput,
 )
 from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import SECOND_MS, MicroUsdc
@@ -294,8 +293,8 @@ def _in_assigned(
     match message:
         case BeginFunding():
             return _begin_funding(session, phase, now_ms, limits)
-        case GoLive(video=video):
-            return _go_live(session, phase, video, now_ms, limits)
+        case GoLive():
+            return _go_live(session, phase, message, now_ms, limits)
         case CancelAssignment():
             return _close(session, SessionState.CANCELLED, EndReason.OPERATOR_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.CONSUMER):
@@ -449,7 +448,8 @@ def fence_of(terms: Terms, operator: Operator, limits: SessionLimits) -> Fence:
     return Fence(lat=terms.lat, lng=terms.lng, radius_m=radius_m)
 
 
-def _go_live(session: Session, phase: Assigned, video: VideoInput, now_ms: int, limits: SessionLimits) -> Step:
+def _go_live(session: Session, phase: Assigned, message: GoLive, now_ms: int, limits: SessionLimits) -> Step:
+    video, hold_tx_hash = message.video, message.hold_tx_hash
     fence = fence_of(session.terms, phase.operator, limits)
     live = Live(
         operator=phase.operator,
@@ -459,8 +459,12 @@ def _go_live(session: Session, phase: Assigned, video: VideoInput, now_ms: int, 
         video=video,
         evidence=Evidence(started_at_ms=now_ms),
         location=LocationState(fence=fence, device_kind=phase.operator.device_kind),
+        hold_tx_hash=hold_tx_hash,
     )
-    event = Event(EventKind.STARTED, now_ms, (("videoBackendRef", video.ref),))
+    facts: tuple[tuple[str, str | int], ...] = (("videoBackendRef", video.ref),)
+    if hold_tx_hash is not None:
+        facts += (("holdTxHash", hold_tx_hash),)
+    event = Event(EventKind.STARTED, now_ms, facts)
     return Step(session=replace(session, phase=live), events=(event,))
 
 
@@ -508,6 +512,7 @@ def _end(
         clean_seconds=reading.clean_seconds,
         charged=charged,
         windows=reading.windows,
+        hold_tx_hash=phase.hold_tx_hash,
     )
     dirty = "; ".join(f"{window.from_ms}-{window.to_ms} {window.reason.value}" for window in reading.windows)
     event = Event(

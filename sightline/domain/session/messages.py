@@ -44,6 +44,8 @@ class GoLive:
     """Start: the operator is occupied and the live input exists."""
 
     video: VideoInput
+    hold_tx_hash: str | None = None
+    """The transaction that opened the hold; None without escrow."""
 
 
 @final

@@ -181,6 +181,8 @@ class Live:
     """The pause that callers were last told of; None while RUNNING."""
     consumer_seen_ms: int = 0
     """When the consumer side last called; kept in memory, and renewed by recovery."""
+    hold_tx_hash: str | None = None
+    """The transaction by which the escrow contract took the hold; None without escrow."""
 
     def with_proofs(self, evidence: Evidence, location: LocationState) -> "Live":
         """Return a copy with newer evidence."""
@@ -194,6 +196,7 @@ class Live:
             location=location,
             pause_reason=self.pause_reason,
             consumer_seen_ms=self.consumer_seen_ms,
+            hold_tx_hash=self.hold_tx_hash,
         )
 
 
@@ -212,6 +215,8 @@ class Ended:
     charged: MicroUsdc
     windows: tuple[Window, ...]
     settlement_tx_hash: str | None = None
+    hold_tx_hash: str | None = None
+    """See `Live`."""
 
 
 @final

@@ -53,6 +53,8 @@ class SessionStatus:
     """While LIVE, for both parties."""
     whip_url: str | None = field(default=None, repr=False)
     """While LIVE, for the operator only. Embeds a secret."""
+    hold_tx_hash: str | None = None
+    """The transaction by which the escrow contract took the hold."""
 
 
 @final
@@ -123,6 +125,7 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
                 video_ref=phase.video.ref,
                 whep_url=phase.video.whep_url if is_consumer or is_operator else None,
                 whip_url=phase.video.whip_url if is_operator else None,
+                hold_tx_hash=phase.hold_tx_hash,
             )
         case Ended():
             return SessionStatus(
@@ -140,6 +143,7 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
                 charged=phase.charged,
                 settlement_tx_hash=phase.settlement_tx_hash,
                 video_ref=phase.video_ref,
+                hold_tx_hash=phase.hold_tx_hash,
             )
         case Closed():
             return SessionStatus(

@@ -97,6 +97,7 @@ class SessionResources:
             consumer_lease_s=body.consumer_lease_seconds,
             max_hold=None if body.max_hold_micro_usdc is None else MicroUsdc(int(body.max_hold_micro_usdc)),
             spending=spending_of(call.principal),
+            consent=None if body.payment is None else body.payment.consent(),
         )
         return reply(await self._services.broker.create_session(call.caller(), new), self._present(call))
 

@@ -12,6 +12,7 @@ from sightline.http.resources.invitations import InvitationResources
 from sightline.http.resources.location import LocationResources
 from sightline.http.resources.me_auth import MeAndAuth
 from sightline.http.resources.members import MemberResources
+from sightline.http.resources.money.escrow import EscrowResources
 from sightline.http.resources.money.receipts import ReceiptResources
 from sightline.http.resources.money.usage import UsageResources
 from sightline.http.resources.money.wallet import MoneyResources
@@ -46,6 +47,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(FrameResources(services, slots)),
         *routes_of(MoneyResources(services, idempotency)),
         *routes_of(ReceiptResources(services)),
+        *routes_of(EscrowResources(services)),
         *routes_of(UsageResources(services)),
         *routes_of(EventResources(services, slots)),
         *routes_of(StreamTicketResources(services)),

@@ -27,6 +27,7 @@ from sightline.http.schemas.base import (
     iso_or_none,
     labelled,
 )
+from sightline.http.schemas.escrow import PaymentBody
 
 PlayUrl: TypeAlias = Callable[[str], str]
 """Makes the play URL of the caller from that of an input."""
@@ -49,6 +50,7 @@ EndReason: TypeAlias = Literal[
     "START_TIMEOUT",
     "PLATFORM_ENDED",
 ]
+FundsState: TypeAlias = Literal["RESERVED", "HELD", "SETTLED"]
 MeterState: TypeAlias = Literal["RUNNING", "PAUSED", "STOPPED"]
 PauseReason: TypeAlias = Literal["LOCATION_STALE", "GEOFENCE_EXIT", "MEDIA_LOST"]
 
@@ -93,6 +95,9 @@ class CreateSessionBody(Input):
     )
     max_hold_micro_usdc: Money | None = Field(
         default=None, description="The largest hold that the caller agrees to. A larger one is refused with 409"
+    )
+    payment: PaymentBody | None = Field(
+        default=None, description="What the payer has signed, where the service holds the amount in escrow"
     )
     metadata: Annotated[dict[str, Any] | None, AfterValidator(_is_small)] = Field(
         default=None, description="At most 2 KB of JSON, echoed to the consumer", examples=[{"order": "A-17"}]
@@ -191,6 +196,11 @@ class Session(Output):
     quote_id: Uuid | None
     instructions: str | None
     metadata: dict[str, Any] | None = Field(description="For the consumer only")
+    funds_state: FundsState | None = Field(
+        description="With escrow: RESERVED before the start, HELD by the contract from then on, SETTLED when the "
+        "charge is paid and the rest is back with the payer. Null without escrow"
+    )
+    hold_tx_hash: str | None = Field(description="The transaction by which the escrow contract took the hold")
 
 
 class AssignedSession(Session):
@@ -290,7 +300,17 @@ def session_json(
         "quoteId": terms.quote_id,
         "instructions": terms.instructions,
         "metadata": None if metadata is None else orjson.loads(metadata),
+        "fundsState": _funds_state(status),
+        "holdTxHash": status.hold_tx_hash,
     }
+
+
+def _funds_state(status: SessionStatus) -> str | None:
+    if status.terms.consent is None:
+        return None
+    if status.settlement_tx_hash is not None:
+        return "SETTLED"
+    return "RESERVED" if status.hold_tx_hash is None else "HELD"
 
 
 def started_session_json(status: SessionStatus, *, play_url: PlayUrl | None = None) -> dict[str, object]:

@@ -50,3 +50,32 @@ CREATE INDEX opening_attempt_by_session ON opening_attempt (session_id, position
 -- The block in which the contract took the amount: from then on the hold reserves nothing of the wallet (RELEASED).
 ALTER TABLE hold ADD COLUMN escrowed_block bigint;
 CREATE INDEX hold_by_escrowed_block ON hold (escrowed_block) WHERE escrowed_block IS NOT NULL;
+
+-- As before, but a payer that signed an authorization needs no allowance: the token moves the amount by its signature.
+CREATE OR REPLACE FUNCTION ledger_take_hold(
+  p_session uuid, p_hash text, p_payer text, p_amount numeric, p_enforced boolean, p_stale_ms bigint, p_now_ms bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  spendable numeric;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended(p_payer, 5300043));
+  IF EXISTS (SELECT FROM hold WHERE session_id = p_session) THEN
+    RETURN true;
+  END IF;
+  IF p_enforced THEN
+    SELECT CASE WHEN EXISTS (
+        SELECT FROM session s WHERE s.id = p_session AND s.doc #>> '{terms,consent,kind}' = 'authorization')
+      THEN w.balance ELSE wallet_spendable(w, p_now_ms) END
+        - coalesce((SELECT sum(h.amount) FROM hold h WHERE h.payer = p_payer AND h.state <> 'RELEASED'), 0)
+      INTO spendable
+      FROM wallet_state w, chain_cursor c
+      WHERE w.address = p_payer AND NOT w.needs_reading AND c.checked_at_ms >= p_now_ms - p_stale_ms
+        AND (w.session_limit IS NULL OR w.session_limit >= p_amount);
+    IF NOT FOUND OR spendable < p_amount THEN
+      RETURN false;
+    END IF;
+  END IF;
+  INSERT INTO hold (session_id, session_id_hash, payer, amount, state, updated_at_ms)
+  VALUES (p_session, p_hash, p_payer, p_amount, 'OPEN', p_now_ms);
+  RETURN true;
+END $$;

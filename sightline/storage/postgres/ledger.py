@@ -41,6 +41,8 @@ SELECT composed_at_ms / 86400000 AS day, count(*) AS sessions, sum((payload ->> 
   sum((payload ->> 'toAmount')::numeric) AS to_amount, sum((payload ->> 'feeAmount')::numeric) AS fee_amount
 FROM settlement
 WHERE payload ->> '{side}' = $1 AND composed_at_ms >= $2 AND composed_at_ms < $3 AND state <> 'WRITTEN_OFF'
+  AND NOT EXISTS (
+    SELECT FROM session s WHERE s.id = settlement.session_id AND s.state IN ('CANCELLED', 'EXPIRED'))
 GROUP BY 1 ORDER BY 1
 """
 USAGE: Final = {side: _USAGE.format(side=side) for side in UsageSide}

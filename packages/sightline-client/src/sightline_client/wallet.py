@@ -7,7 +7,7 @@ from sightline_client.errors import MissingExtraError
 
 try:
     from eth_account import Account
-    from eth_account.messages import encode_defunct
+    from eth_account.messages import encode_defunct, encode_typed_data
     from eth_account.signers.local import LocalAccount
 except ImportError:
     raise MissingExtraError("wallet") from None
@@ -54,6 +54,11 @@ class LocalWallet:
     def sign(self, message: str) -> str:
         """Sign a text (EIP-191 personal_sign). Returns hex with the prefix 0x."""
         signed = self._account.sign_message(encode_defunct(text=message))
+        return "0x" + bytes(signed.signature).hex()
+
+    def sign_typed_data(self, typed_data: dict[str, Any]) -> str:
+        """Sign typed data (EIP-712, eth_signTypedData_v4). Returns hex with the prefix 0x."""
+        signed = self._account.sign_message(encode_typed_data(full_message=typed_data))
         return "0x" + bytes(signed.signature).hex()
 
     def sign_transaction(self, transaction: dict[str, Any]) -> str:

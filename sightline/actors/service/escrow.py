@@ -1,0 +1,86 @@
+"""What a payer signs before a session, and what the meter has signed about it."""
+
+from typing import Any, Final, NamedTuple, final
+
+from sightline.actors.deps import Deps
+from sightline.actors.refusals import NOT_PARTY
+from sightline.actors.service.look_up import LookUp
+from sightline.actors.service.pricing import Pricing
+from sightline.actors.types import Answer, Caller
+from sightline.domain.errors import RefusedError
+from sightline.domain.escrow import ConsentKind
+from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.model import SessionState
+from sightline.domain.session.status import meter_status, parties_of
+from sightline.domain.units import SECOND_MS, MicroUsdc
+from sightline.ports.escrow import Escrow, EscrowTerms, SignedStatement
+
+OPEN_FOR_MS: Final = 2 * 3_600 * SECOND_MS
+"""How long the contract may open a hold after its terms were offered: the longest wait, and the start after it."""
+NO_ESCROW: Final = Refusal(Code.NOT_FOUND, "session:escrow", "This service does not hold payments in escrow")
+NO_HOLD: Final = Refusal(Code.NOT_FOUND, "session:hold", "The session has no open hold")
+
+
+class Offer(NamedTuple):
+    """The terms of a session that a payer may sign, as typed data for each kind of consent."""
+
+    terms: EscrowTerms
+    typed_data: dict[ConsentKind, dict[str, Any]]
+
+
+@final
+class EscrowService:
+    """Offers terms and signed statements."""
+
+    def __init__(self, deps: Deps, look_up: LookUp, pricing: Pricing) -> None:
+        self._deps = deps
+        self._look_up = look_up
+        self._pricing = pricing
+
+    async def offer(self, caller: Caller, quote_id: str, max_duration_s: int) -> Answer[Offer]:
+        """Return what the payer of the caller's workspace signs for a session at a quoted rate.
+
+        Raises:
+            RefusedError: No escrow; or the quote is unknown, used, expired, or for a shorter session.
+        """
+        escrow = self._require_escrow()
+        workspace = await self._look_up.require_workspace(caller.workspace_id)
+        quote = await self._pricing.require_quote(quote_id, caller.workspace_id, max_duration_s)
+        now_ms = self._deps.clock.now_ms()
+        terms = EscrowTerms(
+            session_id=quote.id,
+            payer=workspace.wallet_address.lower(),
+            max_amount=MicroUsdc(quote.price.rate * max_duration_s),
+            rate=quote.price.rate,
+            fee_bps=self._deps.limits.platform_fee_bps,
+            open_by_s=(now_ms + OPEN_FOR_MS) // SECOND_MS,
+        )
+        return Answer(Offer(terms, escrow.typed_data(terms)), now_ms)
+
+    async def statement(self, session_id: str, workspace_id: str) -> Answer[SignedStatement]:
+        """Return the meter's signed reading of a session: final once it has ended.
+
+        Raises:
+            RefusedError: No escrow, not a party, or no open hold.
+        """
+        escrow = self._require_escrow()
+        session = await self._look_up.require_session(session_id)
+        if not parties_of(session, workspace_id):
+            raise RefusedError(NOT_PARTY)
+        now_ms = self._deps.clock.now_ms()
+        meter = meter_status(session, now_ms, self._deps.limits.session)
+        is_final = session.state is SessionState.ENDED
+        if not is_final and session.state is not SessionState.LIVE:
+            raise RefusedError(NO_HOLD)
+        statement = await escrow.statement(
+            session_id, clean_seconds=meter.clean_seconds, head_hash=meter.ended_head_hash or meter.head_hash,
+            is_final=is_final,
+        )  # fmt: skip
+        if statement is None:
+            raise RefusedError(NO_HOLD)
+        return Answer(statement, now_ms)
+
+    def _require_escrow(self) -> Escrow:
+        if self._deps.escrow is None:
+            raise RefusedError(NO_ESCROW)
+        return self._deps.escrow

@@ -1,0 +1,163 @@
+"""Escrow: what a payer signs, what it sends, and the meter's signed statements."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
+
+from pydantic import Field, StringConstraints, model_validator
+
+from sightline.actors.service.escrow import Offer
+from sightline.domain.addresses import shown_address
+from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
+from sightline.domain.units import MicroUsdc
+from sightline.http.schemas.base import (
+    HASH_PATTERN,
+    INTEGER_TEXT,
+    WHOLE,
+    Address,
+    Input,
+    Money,
+    Output,
+    Query,
+    Uuid,
+    labelled,
+)
+from sightline.ports.escrow import SignedStatement
+
+_HEX: Final = r"^0x(?:[0-9a-fA-F]{2}){1,2048}$"
+_UNIX_MAX: Final = 2**53
+Signature: TypeAlias = Annotated[str, StringConstraints(pattern=_HEX)]
+UnixSeconds: TypeAlias = Annotated[int, Field(ge=0, le=_UNIX_MAX), WHOLE]
+
+
+class MandateBody(Input):
+    """A payer's consent to many sessions, as signed (`Mandate` of SessionEscrow, with an empty delegate)."""
+
+    AREA = "session"
+
+    payer: Address
+    max_per_session: Money
+    max_per_day: Money
+    max_rate_per_second: Money
+    max_fee_bps: Annotated[int, Field(ge=0, le=10_000), WHOLE]
+    valid_until: UnixSeconds
+    salt: Annotated[str, StringConstraints(pattern=HASH_PATTERN)]
+
+
+class PaymentBody(Input):
+    """The payer's consent to hold the session's amount, where the service uses escrow."""
+
+    AREA = "session"
+
+    kind: Literal["authorization", "consent", "mandate"] = Field(
+        description="authorization: an EIP-3009 authorization, without allowance and gas. consent: a signature of the "
+        "terms, paid from the allowance. mandate: a signature for many sessions, paid from the allowance."
+    )
+    signature: Signature = Field(description="Of the payer's wallet", repr=False)
+    open_by: UnixSeconds | None = Field(
+        default=None, description="As signed; from GET /sessions/terms. Not for a mandate"
+    )
+    mandate: MandateBody | None = Field(default=None, description="For kind mandate")
+
+    @model_validator(mode="after")
+    def _has_its_fields(self) -> Self:
+        needed = "mandate" if self.kind == "mandate" else "openBy"
+        if (self.mandate if self.kind == "mandate" else self.open_by) is None:
+            raise labelled("session:consent", f"payment of kind {self.kind} needs {needed}")
+        return self
+
+    def consent(self) -> PayerConsent:
+        """Return the consent of the payer. For a mandate, the service chooses until when the hold may be opened."""
+        kind = ConsentKind(self.kind)
+        if self.mandate is None:
+            return PayerConsent(kind=kind, open_by_s=self.open_by or 0, signature=self.signature)
+        body = self.mandate
+        mandate = SignedMandate(
+            payer=body.payer.lower(), max_per_session=MicroUsdc(int(body.max_per_session)),
+            max_per_day=MicroUsdc(int(body.max_per_day)), max_rate=MicroUsdc(int(body.max_rate_per_second)),
+            max_fee_bps=body.max_fee_bps, valid_until_s=body.valid_until, salt=body.salt, signature=self.signature,
+        )  # fmt: skip
+        return PayerConsent(kind=kind, open_by_s=0, mandate=mandate)
+
+
+class TermsQuery(Query):
+    """Terms of which session."""
+
+    AREA = "session"
+    LABELS: ClassVar[Mapping[str, str]] = {"quoteId": "pricing:quote", "maxDurationSeconds": "session:duration"}
+
+    quote_id: Uuid
+    max_duration_seconds: Annotated[int, Field(ge=1, le=14_400), INTEGER_TEXT] = 600
+
+
+class EscrowTermsOutput(Output):
+    """What the payer signs, so that the contract may hold the session's amount."""
+
+    session_id: Uuid = Field(description="The id of the session that is created with this quote and payment")
+    payer: Address
+    max_amount_micro_usdc: Money
+    rate_per_second_micro_usdc: Money
+    platform_fee_bps: int
+    open_by: int = Field(description="Unix seconds; send it back in payment")
+    authorization: dict[str, Any] = Field(description="Argument of eth_signTypedData_v4 for kind authorization")
+    consent: dict[str, Any] = Field(description="Argument of eth_signTypedData_v4 for kind consent")
+
+
+class HoldOutput(Output):
+    """A hold as the contract knows it: the argument `hold` of claim and reclaim."""
+
+    session_id_hash: str = Field(pattern=HASH_PATTERN)
+    payer: Address
+    payee: Address
+    max_amount: Money
+    rate_per_second: Money
+    fee_bps: int
+    opened_at: int = Field(description="Unix seconds of the block")
+
+
+class Statement(Output):
+    """The meter's signed reading. With it anyone can call `claim` of the escrow contract."""
+
+    session_id: Uuid
+    hold: HoldOutput
+    clean_seconds: int
+    head_hash: str = Field(pattern=HASH_PATTERN)
+    is_final: bool = Field(
+        description="A final statement can be claimed at any time, another one from an hour after the latest end"
+    )
+    signature: str = Field(description="Of the meter, over MeterStatement (EIP-712)")
+
+
+def offer_json(offer: Offer) -> dict[str, object]:
+    """Present terms as `EscrowTermsOutput`."""
+    terms = offer.terms
+    return {
+        "sessionId": terms.session_id,
+        "payer": shown_address(terms.payer),
+        "maxAmountMicroUsdc": str(terms.max_amount),
+        "ratePerSecondMicroUsdc": str(terms.rate),
+        "platformFeeBps": terms.fee_bps,
+        "openBy": terms.open_by_s,
+        "authorization": offer.typed_data[ConsentKind.AUTHORIZATION],
+        "consent": offer.typed_data[ConsentKind.CONSENT],
+    }
+
+
+def statement_json(statement: SignedStatement) -> dict[str, object]:
+    """Present a statement as `Statement`."""
+    hold = statement.hold
+    return {
+        "sessionId": hold.session_id,
+        "hold": {
+            "sessionIdHash": hold.session_id_hash,
+            "payer": shown_address(hold.payer),
+            "payee": shown_address(hold.payee),
+            "maxAmount": str(hold.max_amount),
+            "ratePerSecond": str(hold.rate),
+            "feeBps": hold.fee_bps,
+            "openedAt": hold.opened_at_s,
+        },
+        "cleanSeconds": statement.clean_seconds,
+        "headHash": "0x" + statement.head_hash,
+        "isFinal": statement.is_final,
+        "signature": statement.signature,
+    }

@@ -1,0 +1,187 @@
+"""Sessions whose amount the escrow contract holds from before their start (FUNDS_POLICY=escrow)."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from sightline_client import ApiError, AsyncChain
+from sightline_client.video.assets import clip_path
+from tests.client.api import Api
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
+
+FUNDS = 5_000_000
+DURATION_S = 60
+BEAT = {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5}
+
+
+@pytest.fixture
+def escrow_server(server: Server) -> Server:
+    server.env["SIGHTLINE_FUNDS_POLICY"] = "escrow"
+    return server
+
+
+async def signed_session(watcher: Api, consumer: Tenant, kind: str = "authorization") -> dict[str, Any]:
+    """Create a session whose terms the consumer's wallet has signed."""
+    quote = await watcher.get("/pricing/quote", lat=PLACE[0], lng=PLACE[1], durationSeconds=DURATION_S)
+    terms = await watcher.get("/sessions/terms", quoteId=quote["quoteId"], maxDurationSeconds=DURATION_S)
+    signature = consumer.wallet.sign_typed_data(terms[kind])
+    created = await watcher.post(
+        "/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=DURATION_S, quoteId=quote["quoteId"],
+        payment={"kind": kind, "openBy": terms["openBy"], "signature": signature},
+    )  # fmt: skip
+    assert created["id"] == terms["sessionId"]
+    return created
+
+
+async def tracked(watcher: Api, micro: int) -> None:
+    """Wait until the watcher has read the consumer's balance."""
+    await until(lambda: watcher.get("/wallet"), lambda seen: seen["trackedBalance"] == str(micro), "wallet is read")
+
+
+@asynccontextmanager
+async def filming(device: Api, operator: Tenant, whip_url: str) -> AsyncIterator[None]:
+    """Publish the clip and send heartbeats while the block runs."""
+    location = f"/workspaces/{operator.workspace_id}/location"
+
+    async def publish() -> None:
+        command = [sys.executable, "-m", "sightline_client.video.publish", str(clip_path()), "--whip", whip_url]
+        await trio.run_process(command, check=False, capture_stderr=True)
+
+    async def beat() -> None:
+        sequence = 0
+        while True:
+            sequence += 1
+            await device.post(location, **BEAT, sequence=sequence)
+            await trio.sleep(1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publish)
+        nursery.start_soon(beat)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_payer_without_gas_and_allowance_signs_and_the_rest_returns_to_it(escrow_server: Server) -> None:
+    server = escrow_server
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        config = await watcher.get("/config")
+        chain, token, escrow = AsyncChain(config["rpcUrl"]), config["usdcAddress"], config["settlementAddress"]
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await tracked(watcher, FUNDS)
+        session = await signed_session(watcher, consumer)
+        hold, path = int(session["holdMicroUsdc"]), f"/sessions/{session['id']}"
+        assert session["fundsState"] == "RESERVED"
+        assert (await watcher.get("/wallet"))["heldMicroUsdc"] == str(hold)
+        await watcher.post(f"{path}/dispatch")
+        with pytest.raises(ApiError) as none_yet:
+            await device.get(f"{path}/statement")
+        assert none_yet.value.detail == "session:hold"
+
+        started = await device.post(f"{path}/start")
+        assert started["session"]["fundsState"] == "HELD"
+        assert await chain.balance_of(token, escrow) == hold
+        assert await chain.balance_of(token, consumer.wallet.address) == FUNDS - hold
+        async with filming(device, operator, started["whipUrl"]):
+            interim = await until(
+                lambda: device.get(f"{path}/statement"), lambda seen: seen["cleanSeconds"] >= 2, "seconds are proved"
+            )
+            assert not interim["isFinal"]
+            ended = await watcher.post(f"{path}/end")
+        charged = int(ended["chargedMicroUsdc"])
+        assert charged > 0
+        settled = await until(
+            lambda: watcher.get(f"/settlements/{session['id']}"),
+            lambda seen: seen["state"] == "CONFIRMED",
+            "settlement is confirmed",
+        )
+        payload = settled["payload"]
+        assert int(payload["toAmount"]) + int(payload["feeAmount"]) == charged
+        assert await chain.balance_of(token, escrow) == 0
+        assert await chain.balance_of(token, consumer.wallet.address) == FUNDS - charged
+        assert await chain.balance_of(token, operator.wallet.address) == int(payload["toAmount"])
+        assert await chain.allowance(token, consumer.wallet.address, escrow) == 0
+        final = await device.get(f"{path}/statement")
+        assert (final["isFinal"], final["cleanSeconds"]) == (True, ended["cleanSeconds"])
+        await tracked(watcher, FUNDS - charged)
+        wallet = await watcher.get("/wallet")
+        assert wallet["heldMicroUsdc"] == "0"
+        after = await until(
+            lambda: watcher.get(path),
+            lambda seen: seen["settlementTxHash"] is not None,
+            "the session knows its payment",
+        )
+        assert (after["fundsState"], after["holdTxHash"]) == ("SETTLED", started["session"]["holdTxHash"])
+        ledger = (await watcher.get("/wallet/events"))["items"]
+        assert [(row["kind"], row["amountMicroUsdc"]) for row in ledger if row["sessionId"] == session["id"]] == [
+            ("TRANSFER_IN", str(hold - charged)), ("TRANSFER_OUT", str(hold)),
+        ]  # fmt: skip
+        assert await server.stop() == 0
+
+
+async def test_a_payer_that_spent_its_funds_is_told_at_the_start_and_may_start_when_it_has_them(
+    escrow_server: Server,
+) -> None:
+    server = escrow_server
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        config = await watcher.get("/config")
+        chain, token = AsyncChain(config["rpcUrl"]), config["usdcAddress"]
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await tracked(watcher, FUNDS)
+        path = f"/sessions/{(await signed_session(watcher, consumer))['id']}"
+        await watcher.post(f"{path}/dispatch")
+        await chain.transfer(consumer.wallet, token=token, to=operator.wallet.address, amount=FUNDS)
+        with pytest.raises(ApiError) as refused:
+            await device.post(f"{path}/start")
+        assert (refused.value.status, refused.value.detail) == (402, "session:fundsNotHeld")
+        seen = await device.get(path)
+        assert (seen["state"], seen["fundsState"]) == ("ASSIGNED", "RESERVED")
+
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        started = await device.post(f"{path}/start")
+        assert started["session"]["fundsState"] == "HELD"
+        ended = await watcher.post(f"{path}/end")
+        assert ended["chargedMicroUsdc"] == "0"
+        await tracked(watcher, FUNDS)
+
+
+async def test_a_session_without_a_valid_signature_of_its_payer_is_refused(escrow_server: Server) -> None:
+    server = escrow_server
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    thief = await a_tenant(server.url, "CONSUMER", "thief")
+    async with Api(server.url, key=consumer.key) as watcher:
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await tracked(watcher, FUNDS)
+        with pytest.raises(ApiError) as unsigned:
+            await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1])
+        assert (unsigned.value.status, unsigned.value.detail) == (402, "session:consent")
+        quote = await watcher.get("/pricing/quote", lat=PLACE[0], lng=PLACE[1], durationSeconds=DURATION_S)
+        terms = await watcher.get("/sessions/terms", quoteId=quote["quoteId"], maxDurationSeconds=DURATION_S)
+        good = consumer.wallet.sign_typed_data(terms["authorization"])
+        payment = {"kind": "authorization", "openBy": terms["openBy"], "signature": good}
+        asked = {"lat": PLACE[0], "lng": PLACE[1], "maxDurationSeconds": DURATION_S, "quoteId": quote["quoteId"]}
+        for changed in (
+            {"signature": thief.wallet.sign_typed_data(terms["authorization"])},
+            {"openBy": terms["openBy"] + 1},
+            {"kind": "consent"},
+        ):
+            with pytest.raises(ApiError) as refused:
+                await watcher.post("/sessions", **asked, payment=payment | changed)
+            assert (refused.value.status, refused.value.detail) == (400, "session:consent")
+        with pytest.raises(ApiError) as shorter:
+            await watcher.post("/sessions", **(asked | {"maxDurationSeconds": 59}), payment=payment)
+        assert shorter.value.detail == "session:consent"
+        assert (await watcher.post("/sessions", **asked, payment=payment))["state"] == "REQUESTED"
