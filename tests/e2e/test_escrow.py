@@ -3,7 +3,6 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,7 +141,8 @@ async def test_a_payer_that_spent_its_funds_is_told_at_the_start_and_may_start_w
         await tracked(watcher, FUNDS)
         path = f"/sessions/{(await signed_session(watcher, consumer))['id']}"
         await watcher.post(f"{path}/dispatch")
-        await chain.transfer(consumer.wallet, token=token, to=operator.wallet.address, amount=FUNDS)
+        transfer = "0xa9059cbb" + operator.wallet.address[2:].rjust(64, "0") + f"{FUNDS:064x}"
+        await chain.send(consumer.wallet, to=token, data=transfer, gas=100_000)
         with pytest.raises(ApiError) as refused:
             await device.post(f"{path}/start")
         assert (refused.value.status, refused.value.detail) == (402, "session:fundsNotHeld")

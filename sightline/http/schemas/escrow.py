@@ -21,6 +21,7 @@ from sightline.http.schemas.base import (
     Uuid,
     labelled,
 )
+from sightline.ports.chain import ChainConfig
 from sightline.ports.escrow import SignedStatement
 
 _HEX: Final = r"^0x(?:[0-9a-fA-F]{2}){1,2048}$"
@@ -118,6 +119,8 @@ class Statement(Output):
     """The meter's signed reading. With it anyone can call `claim` of the escrow contract."""
 
     session_id: Uuid
+    chain_id: int
+    escrow_address: Address
     hold: HoldOutput
     clean_seconds: int
     head_hash: str = Field(pattern=HASH_PATTERN)
@@ -142,11 +145,13 @@ def offer_json(offer: Offer) -> dict[str, object]:
     }
 
 
-def statement_json(statement: SignedStatement) -> dict[str, object]:
+def statement_json(statement: SignedStatement, *, chain: ChainConfig) -> dict[str, object]:
     """Present a statement as `Statement`."""
     hold = statement.hold
     return {
         "sessionId": hold.session_id,
+        "chainId": chain.chain_id,
+        "escrowAddress": chain.settlement_address,
         "hold": {
             "sessionIdHash": hold.session_id_hash,
             "payer": shown_address(hold.payer),

@@ -1,5 +1,6 @@
 """Escrow: the terms that a payer signs, and the meter's statements."""
 
+from functools import partial
 from typing import final
 
 from sightline.domain.access import Operation
@@ -52,4 +53,5 @@ class EscrowResources:
     )
     async def statement(self, call: Call) -> Reply:
         """Sign the present reading."""
-        return reply(await self._services.broker.escrow.statement(call.params["id"], call.workspace_id), statement_json)
+        statement = await self._services.broker.escrow.statement(call.params["id"], call.workspace_id)
+        return reply(statement, partial(statement_json, chain=self._services.chain))

@@ -5,6 +5,8 @@ from typing import Any, Final, Protocol
 import httpx2
 
 from sightline_client.errors import ChainError
+from sightline_client.keccak import keccak256
+from sightline_client.models import EscrowHold, Statement
 from sightline_client.runtime import async_sleep
 
 APPROVE: Final = "095ea7b3"
@@ -13,6 +15,11 @@ ALLOWANCE: Final = "dd62ed3e"
 RECEIPT_TRIES: Final = 120
 RECEIPT_PAUSE_S: Final = 0.25
 APPROVE_GAS: Final = 120_000
+CLAIM: Final = keccak256(
+    b"claim((bytes32,address,address,uint256,uint256,uint256,uint256),uint256,bytes32,bool,bytes)"
+)[:4].hex()
+RECLAIM: Final = keccak256(b"reclaim((bytes32,address,address,uint256,uint256,uint256,uint256))")[:4].hex()
+CLAIM_GAS: Final = 250_000
 TIMEOUT_S: Final = 30.0
 
 
@@ -82,22 +89,68 @@ class AsyncChain:
         Raises:
             ChainError: The transaction failed.
         """
+        return await self.send(wallet, to=token, data="0x" + APPROVE + _word(spender) + _word(amount), gas=APPROVE_GAS)
+
+    async def send(self, wallet: TransactionSigner, *, to: str, data: str, gas: int) -> str:
+        """Send a transaction of the wallet and wait until it is mined. Returns its hash.
+
+        Args:
+            data: Call data as hex with the prefix 0x.
+            gas: Gas limit.
+
+        Raises:
+            ChainError: The transaction was refused or reverted, or has no receipt after 30 seconds.
+        """
         gas_price = int(await self.call("eth_gasPrice"), 16)
         transaction: dict[str, Any] = {
             "chainId": int(await self.call("eth_chainId"), 16),
             "nonce": int(await self.call("eth_getTransactionCount", wallet.address, "latest"), 16),
-            "to": token,
+            "to": to,
             "value": 0,
-            "gas": APPROVE_GAS,
+            "gas": gas,
             "maxFeePerGas": 2 * gas_price,
             "maxPriorityFeePerGas": gas_price // 2,
-            "data": "0x" + APPROVE + _word(spender) + _word(amount),
+            "data": data,
         }
         tx_hash = str(await self.call("eth_sendRawTransaction", wallet.sign_transaction(transaction)))
         receipt = await self.receipt(tx_hash)
         if int(receipt["status"], 16) != 1:
-            raise ChainError(f"approval {tx_hash} reverted")
+            raise ChainError(f"transaction {tx_hash} reverted")
         return tx_hash
+
+    # Escrow.
+
+    async def claim(self, wallet: TransactionSigner, statement: Statement) -> str:
+        """Collect a session's charge from the escrow contract by the meter's statement. Returns the transaction's hash.
+
+        Anybody may send it. A statement that is not final is accepted from an hour after the session's latest end.
+
+        Raises:
+            ChainError: The contract refused it: for example too early, or the session is closed already.
+        """
+        signature = statement.signature.removeprefix("0x")
+        data = [
+            CLAIM, _hold(statement.hold), _word(statement.clean_seconds), statement.head_hash.removeprefix("0x"),
+            _word(int(statement.is_final)), _word(11 * 32), _word(len(signature) // 2), signature.ljust(192, "0"),
+        ]  # fmt: skip
+        return await self.send(wallet, to=statement.escrow_address, data="0x" + "".join(data), gas=CLAIM_GAS)
+
+    async def reclaim(self, wallet: TransactionSigner, statement: Statement) -> str:
+        """Return a hold that nobody closed to its payer, from 48 hours after its latest end. Returns the hash.
+
+        Anybody may send it.
+
+        Raises:
+            ChainError: The contract refused it: too early, or the session is closed already.
+        """
+        return await self.send(
+            wallet, to=statement.escrow_address, data="0x" + RECLAIM + _hold(statement.hold), gas=CLAIM_GAS
+        )
+
+
+def _hold(hold: EscrowHold) -> str:
+    numbers = (int(hold.max_amount), int(hold.rate_per_second), hold.fee_bps, hold.opened_at)
+    return "".join(_word(word) for word in (hold.session_id_hash, hold.payer, hold.payee, *numbers))
 
 
 def _word(value: int | str) -> str:

@@ -19,6 +19,7 @@ from sightline_client.errors import (
     SightlineError,
     UnavailableError,
 )
+from sightline_client.escrow import Payment, TypedDataSigner, sign_payment
 from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SettlementState
 from sightline_client.money import require_whole_micro_usdc
@@ -53,6 +54,8 @@ class AsyncView:
         instructions: str | None,
         operator_wait_s: float,
         lease_s: int | None,
+        payer: TypedDataSigner | None,
+        payment: Payment | None,
         idempotency_key: str | None,
     ) -> None:
         require_whole_micro_usdc("max_charge", max_charge)
@@ -67,6 +70,8 @@ class AsyncView:
         self._lease_s = lease_s
         self._key = idempotency_key or transport.new_key()
         self._quote = quote
+        self._payer = payer
+        self._payment = payment
         self._session: Session | None = None
 
     @property
@@ -118,8 +123,14 @@ class AsyncView:
             instructions=self._instructions,
             consumer_lease_seconds=self._lease_s,
             max_hold_micro_usdc=self._max_charge,
+            payment=await self._sign(self._quote),
             idempotency_key=self._key,
         )
+
+    async def _sign(self, quote: Quote) -> Payment | None:
+        if self._payer is None:
+            return self._payment
+        return sign_payment(await self._sessions.terms(quote.quote_id, seconds=self._seconds), self._payer)
 
     async def _dispatch(self) -> None:
         deadline_s = monotonic_s() + self._operator_wait_s

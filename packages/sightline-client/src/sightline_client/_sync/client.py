@@ -11,6 +11,7 @@ from sightline_client._sync.resources import Auth, Keys, Sessions, Wallets, Work
 from sightline_client._sync.transport import Transport
 from sightline_client._sync.view import View
 from sightline_client._sync.webhooks import Webhooks
+from sightline_client.escrow import Payment, TypedDataSigner
 from sightline_client.models import ChainConfig, Health, Identity, Quote, StreamTicket
 from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import new_key
@@ -138,6 +139,8 @@ class Sightline:
         instructions: str | None = None,
         operator_wait_s: float = 60.0,
         lease_s: int | None = 120,
+        payer: TypedDataSigner | None = None,
+        payment: Payment | None = None,
         idempotency_key: str | None = None,
     ) -> View:
         """Watch a place: `with sl.view(lat, lng, seconds=300) as view`. Leaving the block ends the session.
@@ -153,6 +156,8 @@ class Sightline:
             lease_s: The server ends the session when this program makes no call about it for so many seconds, 15 to
                 600, so that a killed program is not charged for long. Frames, reads, an open event stream and a WHEP
                 viewer count. Raise it if you pause longer between two frames; None: the session needs no calls.
+            payer: Wallet that signs the payment of this session, where the server holds it in escrow.
+            payment: A payment that was signed before, such as `sign_mandate(...)`.
             idempotency_key: Key of the session's creation.
 
         Raises:
@@ -169,5 +174,7 @@ class Sightline:
             instructions=instructions,
             operator_wait_s=operator_wait_s,
             lease_s=lease_s,
+            payer=payer,
+            payment=payment,
             idempotency_key=idempotency_key,
         )

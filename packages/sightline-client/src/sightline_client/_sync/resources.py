@@ -10,6 +10,7 @@ from sightline_client._sync.events import Events
 from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.transport import Transport
 from sightline_client.errors import OutcomeUnknownError
+from sightline_client.escrow import Payment
 from sightline_client.frame import Frame
 from sightline_client.models import (
     ApiKey,
@@ -31,10 +32,12 @@ from sightline_client.models import (
     Selected,
     Session,
     SessionPage,
+    SessionTerms,
     Settlement,
     SignedIn,
     SignedOut,
     StartedSession,
+    Statement,
     ViewerToken,
     Wallet,
     WalletEvent,
@@ -280,6 +283,7 @@ class Sessions:
         metadata: Mapping[str, Any] | None = None,
         consumer_lease_seconds: int | None = None,
         max_hold_micro_usdc: int | None = None,
+        payment: Payment | None = None,
         idempotency_key: str | None = None,
     ) -> Session:
         """Request a session. The charge is at most `rate x seconds`, which is held until the session is over.
@@ -292,6 +296,8 @@ class Sessions:
             metadata: At most 2 KB of JSON that is returned to the consumer only.
             consumer_lease_seconds: End the LIVE session when its consumer is silent for this long, 15 to 600.
             max_hold_micro_usdc: The largest hold that the caller agrees to.
+            payment: What the payer has signed, where the server holds the amount in escrow: `sign_payment(...)` or
+                `sign_mandate(...)` of `sightline_client.escrow`.
             idempotency_key: The same key creates no second session, also in another process.
 
         Raises:
@@ -311,8 +317,26 @@ class Sessions:
             metadata=metadata,
             consumerLeaseSeconds=consumer_lease_seconds,
             maxHoldMicroUsdc=None if max_hold_micro_usdc is None else str(int(max_hold_micro_usdc)),
+            payment=None if payment is None else dict(payment),
         )
         return self._transport.change(Session, "POST", "/sessions", body, key=idempotency_key)
+
+    def terms(self, quote_id: str, *, seconds: int) -> SessionTerms:
+        """Return what the payer signs for a session at a quoted rate, where the server holds the amount in escrow.
+
+        Raises:
+            NotFoundError: The server has no escrow (`session:escrow`), or the quote is unknown.
+        """
+        query = given(quoteId=quote_id, maxDurationSeconds=seconds)
+        return self._transport.get(SessionTerms, "/sessions/terms", query)
+
+    def statement(self, session_id: str) -> Statement:
+        """Return the meter's signed reading. An operator who keeps the newest one is paid even if the service is gone.
+
+        Raises:
+            NotFoundError: The session has no open hold.
+        """
+        return self._transport.get(Statement, f"/sessions/{segment(session_id)}/statement")
 
     def get(self, session_id: str) -> Session:
         """Read a session."""

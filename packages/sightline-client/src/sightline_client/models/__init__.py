@@ -18,6 +18,7 @@ from sightline_client.models.base import (
     SettlementState,
     WalletEventKind,
 )
+from sightline_client.models.escrow import EscrowHold, SessionTerms, Statement
 from sightline_client.models.money import (
     ChainConfig,
     Settlement,
@@ -104,6 +105,7 @@ __all__ = [
     "DeviceKind",
     "EndReason",
     "Environment",
+    "EscrowHold",
     "EventFact",
     "EventKind",
     "Health",
@@ -142,12 +144,14 @@ __all__ = [
     "SessionLocation",
     "SessionPage",
     "SessionState",
+    "SessionTerms",
     "Settlement",
     "SettlementPayload",
     "SettlementState",
     "SignedIn",
     "SignedOut",
     "StartedSession",
+    "Statement",
     "StreamTicket",
     "ViewerToken",
     "Wallet",

@@ -67,6 +67,10 @@ class Session(Model):
     quote_id: str | None = None
     instructions: str | None = None
     metadata: dict[str, Any] | None = None
+    funds_state: str | None = None
+    """RESERVED, HELD or SETTLED, where the server holds the amount in escrow."""
+    hold_tx_hash: str | None = None
+    """The transaction by which the escrow contract took the hold."""
 
 
 class AssignedSession(Session):

@@ -1,0 +1,48 @@
+"""Escrow: what a payer signs, and the meter's signed statements."""
+
+from typing import Any
+
+from sightline_client.models.base import Model, Money
+
+
+class SessionTerms(Model):
+    """What the payer signs, so that the contract may hold the session's amount."""
+
+    session_id: str
+    """Id of the session that is created with this quote and payment."""
+    payer: str
+    max_amount_micro_usdc: Money
+    rate_per_second_micro_usdc: Money
+    platform_fee_bps: int
+    open_by: int
+    """Unix seconds."""
+    authorization: dict[str, Any]
+    """Typed data (EIP-712) for a payment of kind authorization."""
+    consent: dict[str, Any]
+    """Typed data (EIP-712) for a payment of kind consent."""
+
+
+class EscrowHold(Model):
+    """A hold as the contract knows it."""
+
+    session_id_hash: str
+    payer: str
+    payee: str
+    max_amount: Money
+    rate_per_second: Money
+    fee_bps: int
+    opened_at: int
+    """Unix seconds of the block."""
+
+
+class Statement(Model):
+    """The meter's signed reading of a session, with which anybody can claim its charge from the contract."""
+
+    session_id: str
+    chain_id: int
+    escrow_address: str
+    hold: EscrowHold
+    clean_seconds: int
+    head_hash: str
+    is_final: bool
+    signature: str
