@@ -19,10 +19,12 @@ from sightline.bootstrap.sampler import SAMPLE_EVERY_S
 from sightline.chain.service import ChainService
 from sightline.cluster.roles import RoleWork, run_roles
 from sightline.domain.errors import SightlineError
-from sightline.domain.session.messages import SettlementMined
+from sightline.domain.session.messages import FundsReported, SettlementMined
+from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import SettlementState
+from sightline.storage.postgres.openings import PostgresOpenings
 from sightline.storage.postgres.operations.retention import Retention
 from sightline.system.log_files import rotate_logs
 from sightline.system.loops import run_forever
@@ -80,12 +82,23 @@ def _role_works(core: Core) -> Mapping[ServerRole, RoleWork]:
     )
     housekeeping = (partial(run_forever, name, step, every_s=every_s) for name, step, every_s in loops)
     return {
-        ServerRole.RELAYER: RoleWork(
-            run=partial(chain.run_relayer, partial(_tell_settlement, registry)), bind=stores.outbox.bind
-        ),
+        ServerRole.RELAYER: RoleWork(run=partial(_relay, chain, stores.openings, registry), bind=stores.outbox.bind),
         ServerRole.WATCHER: RoleWork(run=partial(_watch, chain, _payer_funds(core)), bind=stores.wallets.bind),
         ServerRole.HOUSEKEEPING: RoleWork(run=partial(_run_all, core.webhooks.dispatcher.run, *housekeeping)),
     }
+
+
+async def _relay(chain: ChainService, openings: PostgresOpenings, registry: Registry) -> None:
+    """Settle, and end sessions whose hold is lost."""
+
+    async def end_unheld() -> None:
+        for session_id in await openings.lost():
+            registry.ref(SESSION, session_id).tell(FundsReported(MicroUsdc(0)), conflate_key="funds")
+
+    loops: list[Callable[[], Awaitable[object]]] = [partial(chain.run_relayer, partial(_tell_settlement, registry))]
+    if chain.escrow is not None:
+        loops.append(partial(run_forever, "lost_holds", end_unheld, every_s=CHECK_EVERY_S))
+    await _run_all(*loops)
 
 
 def _payer_funds(core: Core) -> PayerFunds | None:

@@ -21,6 +21,7 @@ from sightline.ports.video import LocalVideo, WatchAccess
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore
 from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.openings import PostgresOpenings
 from sightline.storage.postgres.operations.payments import PostgresPayments
 from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
 from sightline.storage.postgres.role_database import RoleDatabase
@@ -105,6 +106,7 @@ class Stores:
     rows: PostgresStore
     """Sessions, workspaces, heartbeats."""
     ledger: PostgresLedger
+    openings: PostgresOpenings
     payments: PostgresPayments
     relations: Relations
     administration: PostgresAdminStore

@@ -18,7 +18,9 @@ from eth_utils.address import is_address, to_canonical_address, to_checksum_addr
 
 from sightline.chain.contracts.abi import settlement_constructor
 from sightline.chain.contracts.artefacts import artefact
-from sightline.chain.contracts.terms import ADMIN_DELAY_S, SESSION_CAP_MICRO
+from sightline.chain.contracts.escrow import escrow_constructor
+from sightline.chain.contracts.messages import NOBODY
+from sightline.chain.contracts.terms import ADMIN_DELAY_S, MAX_RATE_MICRO, SESSION_CAP_MICRO
 from sightline.chain.fees import suggested
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_int
@@ -39,8 +41,13 @@ class DeploymentError(Exception):
 class Deployment:
     """What to deploy. With `usdc` None the test USDC is deployed too."""
 
-    relayer: str
     fee_receiver: str
+    relayer: str | None = None
+    """The relayer of a SessionSettlement; not needed with `meter`."""
+    meter: str | None = None
+    """The meter of a SessionEscrow, which is deployed in place of SessionSettlement."""
+    standby_meter: str | None = None
+    max_rate: int = MAX_RATE_MICRO
     usdc: str | None = None
     max_fee_bps: int = 5_000
     session_cap_micro: int = SESSION_CAP_MICRO
@@ -73,19 +80,32 @@ async def deploy(rpc: JsonRpc, signer: Signer, deployment: Deployment) -> Deploy
     if usdc is None:
         creation = artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(signer.address)
         usdc = (await _create(rpc, signer, chain_id, creation))["contractAddress"]
-    arguments = settlement_constructor(
-        token=to_checksum_address(usdc), owner=signer.address, relayer=to_checksum_address(deployment.relayer),
-        fee_receiver=to_checksum_address(deployment.fee_receiver), max_fee_bps=deployment.max_fee_bps,
-        session_cap_micro=deployment.session_cap_micro, consent_required=deployment.consent_required,
-        admin_delay_s=deployment.admin_delay_s,
-    )  # fmt: skip
-    receipt = await _create(rpc, signer, chain_id, artefact("SessionSettlement").bytecode + arguments)
+    receipt = await _create(rpc, signer, chain_id, _contract(deployment, signer.address, to_checksum_address(usdc)))
     return Deployed(
         chain_id=chain_id,
         usdc_address=to_checksum_address(usdc),
         settlement_address=to_checksum_address(receipt["contractAddress"]),
         start_block=hex_int(receipt["blockNumber"]),
     )
+
+
+def _contract(deployment: Deployment, owner: str, usdc: str) -> bytes:
+    """Return the creation code of the contract that holds and settles."""
+    fee_receiver = to_checksum_address(deployment.fee_receiver)
+    if deployment.meter is not None:
+        return artefact("SessionEscrow").bytecode + escrow_constructor(
+            token=usdc, owner=owner, meter=to_checksum_address(deployment.meter),
+            standby_meter=to_checksum_address(deployment.standby_meter or NOBODY), fee_receiver=fee_receiver,
+            max_fee_bps=deployment.max_fee_bps, session_cap_micro=deployment.session_cap_micro,
+            max_rate=deployment.max_rate, admin_delay_s=deployment.admin_delay_s,
+        )  # fmt: skip
+    if deployment.relayer is None:
+        raise DeploymentError("SessionSettlement needs the relayer's address (--relayer), SessionEscrow --meter")
+    return artefact("SessionSettlement").bytecode + settlement_constructor(
+        token=usdc, owner=owner, relayer=to_checksum_address(deployment.relayer), fee_receiver=fee_receiver,
+        max_fee_bps=deployment.max_fee_bps, session_cap_micro=deployment.session_cap_micro,
+        consent_required=deployment.consent_required, admin_delay_s=deployment.admin_delay_s,
+    )  # fmt: skip
 
 
 async def _create(rpc: JsonRpc, signer: Signer, chain_id: int, creation: bytes) -> dict[str, Any]:
@@ -144,7 +164,10 @@ async def main() -> None:
     """Deploy with the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m sightline.chain.deploy", description=__doc__)
     parser.add_argument("--rpc-url", required=True)
-    parser.add_argument("--relayer", type=_address, required=True, help="address of the server's relayer key")
+    parser.add_argument("--relayer", type=_address, help="address of the server's relayer key: SessionSettlement")
+    parser.add_argument("--meter", type=_address, help="address of the server's meter key: SessionEscrow, for escrow")
+    parser.add_argument("--standby-meter", type=_address, help="a second meter, for the day on which the first is lost")
+    parser.add_argument("--max-rate", type=int, default=MAX_RATE_MICRO, help="highest rate of a hold in escrow")
     parser.add_argument("--fee-receiver", type=_address, required=True)
     parser.add_argument("--usdc", type=_address, help="the network's USDC; without it a test USDC is deployed")
     parser.add_argument("--max-fee-bps", type=int, default=5_000)
@@ -157,7 +180,8 @@ async def main() -> None:
     signer = Signer(key)
     require_private_key(signer, key)
     deployment = Deployment(
-        relayer=chosen.relayer, fee_receiver=chosen.fee_receiver, usdc=chosen.usdc, max_fee_bps=chosen.max_fee_bps,
+        relayer=chosen.relayer, meter=chosen.meter, standby_meter=chosen.standby_meter, max_rate=chosen.max_rate,
+        fee_receiver=chosen.fee_receiver, usdc=chosen.usdc, max_fee_bps=chosen.max_fee_bps,
         session_cap_micro=chosen.session_cap_micro, consent_required=chosen.consent_required,
         admin_delay_s=chosen.admin_delay_s,
     )  # fmt: skip

@@ -35,11 +35,11 @@ ROLES: Final = ("deployer", "relayer", "feeReceiver", "meter", "standbyMeter")
 class ContractTerms:
     """Which contract holds and settles, and its constructor terms; used on the first start only."""
 
-    is_escrow: bool
     max_fee_bps: int
     session_cap_micro: int
     consent_required: bool
     admin_delay_s: int
+    is_escrow: bool = False
 
 
 def load_keys(directory: Path, ids: Ids) -> dict[str, str]:

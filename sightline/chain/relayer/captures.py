@@ -126,7 +126,11 @@ def _finding(record: SettlementRecord, opening: HoldOpening | None, answer: Any,
         return Finding(verdict=PreflightVerdict.WAIT, reason="its hold is not open")
     hold = hold_of(opening)
     if hold is None or state != hold.hash():
-        return Finding(verdict=PreflightVerdict.WAIT, reason="its hold is in no block yet")
+        return _too_early("its hold is in no block yet")
     if record.payload.chargeable_seconds > now_s - hold.opened_at_s + SLACK_S:
-        return Finding(verdict=PreflightVerdict.WAIT, reason="the chain's clock is behind the session's")
+        return _too_early("the chain's clock is behind the session's")
     return Finding(verdict=PreflightVerdict.SIGN)
+
+
+def _too_early(reason: str) -> Finding:
+    return Finding(verdict=PreflightVerdict.WAIT, reason=reason, is_refused=False)

@@ -66,7 +66,8 @@ class Signing(ABC, Generic[RecordT]):
                 case PreflightVerdict.SIGN:
                     approved.append(record)
                 case PreflightVerdict.WAIT:
-                    await self._sender.put_aside(record, SettlementState.FAILED, finding.reason)
+                    state = SettlementState.FAILED if finding.is_refused else SettlementState.COMPOSED
+                    await self._sender.put_aside(record, state, finding.reason)
                 case PreflightVerdict.ADOPT:
                     await self._confirmation.adopt(record)
                 case PreflightVerdict.DROP:

@@ -38,6 +38,8 @@ class Finding:
 
     verdict: PreflightVerdict
     reason: str = ""
+    is_refused: bool = True
+    """Of a row that waits: whether the contract refuses it. Else it is too early."""
 
 
 @final

@@ -40,6 +40,13 @@ SELECT NOT EXISTS (SELECT FROM hold_opening WHERE session_id = $1 AND state <> '
 """
 
 
+# A reorganisation has removed the hold, and the contract refuses to open it again.
+_LOST = """
+SELECT o.session_id::text FROM hold_opening o JOIN session s ON s.id = o.session_id
+WHERE o.state IN ('REVERTED', 'FAILED') AND s.state = 'LIVE'
+"""
+
+
 @final
 class PostgresOpenings(PostgresTransactions[HoldOpening]):
     """Implements `OpeningOutbox` with two tables."""
@@ -97,6 +104,11 @@ class PostgresOpenings(PostgresTransactions[HoldOpening]):
 
         await self._execute(_WITHDRAW, session_id, now_ms)
         return bool(await self._database.read(lambda connection: connection.fetchval(_IS_WITHDRAWN, session_id)))
+
+    async def lost(self) -> list[str]:
+        """Return the LIVE sessions that have no hold any more."""
+        rows = await self._database.read(lambda connection: connection.fetch(_LOST))
+        return [row["session_id"] for row in rows]
 
     async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:
         """Return the recorded sessions."""

@@ -15,6 +15,7 @@ from eth_utils.address import to_canonical_address
 
 from sightline.chain.contracts.abi import settlement_constructor
 from sightline.chain.contracts.artefacts import artefact
+from sightline.chain.contracts.escrow import escrow_constructor
 from sightline.chain.embedded.deploy import address_of, contract_address
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from tests.chain.world import clock, ids, until
@@ -39,6 +40,8 @@ class Anvil:
     relayer_key: str
     token: str
     settlement: str
+    meter_key: str = ""
+    """Of SessionEscrow; empty with SessionSettlement."""
 
     async def mine(self, count: int = 1) -> None:
         await self.rpc.call("anvil_mine", hex(count))
@@ -61,10 +64,14 @@ class Anvil:
             token=self.token, owner=treasury, relayer=address_of(self.relayer_key), fee_receiver="0x" + "fe" * 20,
             max_fee_bps=3_000, session_cap_micro=10**15, consent_required=False, admin_delay_s=0,
         )  # fmt: skip
-        creations = (
-            artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(treasury),
-            artefact("SessionSettlement").bytecode + arguments,
-        )
+        contract = artefact("SessionSettlement").bytecode + arguments
+        if self.meter_key:
+            contract = artefact("SessionEscrow").bytecode + escrow_constructor(
+                token=self.token, owner=treasury, meter=address_of(self.meter_key), standby_meter="0x" + "00" * 20,
+                fee_receiver="0x" + "fe" * 20, max_fee_bps=3_000, session_cap_micro=10**15, max_rate=10_000,
+                admin_delay_s=0,
+            )  # fmt: skip
+        creations = (artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(treasury), contract)
         for nonce, creation in enumerate(creations):
             fields = {
                 "type": 2, "chainId": CHAIN_ID, "nonce": nonce, "value": 0, "data": creation, "gas": 5_000_000,
@@ -76,7 +83,9 @@ class Anvil:
 
 
 @asynccontextmanager
-async def open_anvil(*, treasury_key: str | None = None, genesis_s: int | None = None) -> AsyncIterator[Anvil]:
+async def open_anvil(
+    *, treasury_key: str | None = None, genesis_s: int | None = None, is_escrow: bool = False
+) -> AsyncIterator[Anvil]:
     """Run a new anvil with automine off. The same treasury key gives the same contract addresses."""
     command = [
         anvil_binary(), "--port", "0", "--hardfork", "cancun", "--chain-id", str(CHAIN_ID), "--no-mining",
@@ -100,6 +109,7 @@ async def open_anvil(*, treasury_key: str | None = None, genesis_s: int | None =
                 url=url, rpc=rpc, treasury_key=treasury, relayer_key=relayer,
                 token=contract_address(address_of(treasury), 0),
                 settlement=contract_address(address_of(treasury), 1),
+                meter_key="0x" + ids.token_bytes(32).hex() if is_escrow else "",
             )  # fmt: skip
             await anvil.deploy()
             yield anvil

@@ -1,0 +1,193 @@
+"""Sessions whose amount is in escrow, on a chain with SessionEscrow and a database, without actors."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import trio
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+
+from sightline.chain.contracts.abi import call_data
+from sightline.chain.service import ChainService, Holds, open_chain
+from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
+from sightline.domain.session.codec import to_doc
+from sightline.domain.session.machine import settlement_of
+from sightline.domain.session.model import Assigned, Closed, Ended, EndReason, Session, SessionState
+from sightline.domain.units import MicroUsdc
+from sightline.ports.chain import SettlementUpdate
+from sightline.ports.escrow import EscrowTerms
+from sightline.ports.ledger import FundsPolicy, SettlementState
+from sightline.storage.database.bridge import Database
+from sightline.storage.json import dump
+from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.openings import PostgresOpenings
+from sightline_client.escrow import sign_mandate
+from sightline_client.models import ChainConfig
+from sightline_client.wallet import LocalWallet
+from tests.chain.world import Wallet, World, clock, ids, options_for, until
+from tests.contract.builders import a_session, an_operator, in_phase
+
+RATE, DURATION_S = 1_000, 60
+HOLD = RATE * DURATION_S
+HEAD = "ab" * 32
+_INSERT = """
+INSERT INTO session (id, shard, version, state, consumer_workspace_id, operator_workspace_id, lat, lng, created_at_ms,
+  wait_deadline_ms, doc, updated_at_ms)
+VALUES ($1, 0, 1, $2, $3, $4, 0, 0, 0, 0, $5, 0)
+ON CONFLICT (id) DO UPDATE SET state = $2, doc = $5
+"""
+
+
+@dataclass
+class Stage:
+    """One chain, one database, and the service that runs on them."""
+
+    world: World
+    database: Database
+    meter_key: bytes
+    openings: PostgresOpenings
+    ledger: PostgresLedger
+    far_s: int = field(default_factory=lambda: clock.now_ms() // 1_000 + 10_000_000)
+    """Until when holds may be opened: blocks of a test's chain may be far ahead of the clock."""
+
+    @classmethod
+    def on(cls, world: World, database: Database, meter_key: bytes) -> "Stage":
+        world.ledger, world.database = PostgresLedger(database), database
+        return cls(world, database, meter_key, PostgresOpenings(database), PostgresLedger(database))
+
+    @asynccontextmanager
+    async def running(self, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
+        """Run relayer and watcher."""
+
+        async def told(update: SettlementUpdate) -> None:
+            self.world.updates.append(update)
+
+        options = options_for(self.world, directory, is_escrow=True, meter_key=self.meter_key, **changed)
+        holds = Holds(all=self.openings, relayer=self.openings)
+        async with (
+            open_chain(options, ledger=self.ledger, holds=holds, clock=clock, ids=ids) as service,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(service.run_watcher)
+            nursery.start_soon(service.run_relayer, told)
+            yield service
+            nursery.cancel_scope.cancel()
+
+    async def assigned(
+        self, service: ChainService, *, payer: Wallet | None = None, kind: ConsentKind = ConsentKind.AUTHORIZATION,
+        payee: Wallet | None = None, duration_s: int = DURATION_S,
+    ) -> Session:  # fmt: skip
+        """Store a session that its operator starts now, with the payer's consent."""
+        source = payer or self.world.payer
+        session = a_session(
+            id=ids.uuid(), consumer_workspace_id=source.workspace_id, payer_address=source.address,
+            rate=MicroUsdc(RATE), hold=MicroUsdc(RATE * duration_s), max_duration_s=duration_s,
+        )  # fmt: skip
+        consent = await self._consent(service, session, source, kind)
+        session = replace(session, terms=replace(session.terms, consent=consent))
+        operator = replace(an_operator(), wallet_address=(payee or self.world.payee).address)
+        session = in_phase(session, SessionState.ASSIGNED, operator)
+        assert isinstance(session.phase, Assigned)
+        session = session.in_phase(replace(session.phase, funding_at_ms=clock.now_ms()))
+        await self.store(session)
+        await self.ledger.take_hold(
+            session.id, source.address, session.terms.hold, FundsPolicy.ADVISORY, now_ms=clock.now_ms()
+        )
+        self.world.sessions.append(session.id)
+        return session
+
+    async def _consent(self, service: ChainService, session: Session, payer: Wallet, kind: ConsentKind) -> PayerConsent:
+        assert service.escrow is not None
+        terms = session.terms
+        if kind is ConsentKind.MANDATE:
+            config = ChainConfig(
+                environment="TEST", chain_id=service.config.chain_id, chain_name="", rpc_url="", explorer_url="",
+                usdc_address=self.world.token, settlement_address=service.config.settlement_address,
+            )  # fmt: skip
+            made = sign_mandate(
+                config, LocalWallet.from_key(payer.key), max_per_session=terms.hold, max_per_day=10**9,
+                max_rate_per_second=RATE, valid_until=self.far_s,
+            )  # fmt: skip
+            limits = made["mandate"]
+            mandate = SignedMandate(
+                payer=payer.address.lower(), max_per_session=terms.hold, max_per_day=MicroUsdc(10**9),
+                max_rate=MicroUsdc(RATE), max_fee_bps=limits["maxFeeBps"], valid_until_s=self.far_s,
+                salt=limits["salt"], signature=made["signature"],
+            )  # fmt: skip
+            return PayerConsent(kind=kind, open_by_s=self.far_s, mandate=mandate)
+        asked = EscrowTerms(
+            session_id=terms.id, payer=payer.address.lower(), max_amount=terms.hold, rate=terms.rate,
+            fee_bps=terms.platform_fee_bps, open_by_s=self.far_s,
+        )  # fmt: skip
+        signable = encode_typed_data(full_message=service.escrow.typed_data(asked)[kind])
+        signature = "0x" + bytes(Account.sign_message(signable, payer.key).signature).hex()
+        return PayerConsent(kind=kind, open_by_s=self.far_s, signature=signature)
+
+    async def ended(self, session: Session, seconds: int) -> int:
+        """End a session; returns its charge."""
+        live = in_phase(session, SessionState.ENDED, session.operator)
+        assert isinstance(live.phase, Ended)
+        charged = MicroUsdc(seconds * RATE)
+        ended = replace(
+            live.in_phase(replace(live.phase, clean_seconds=seconds, charged=charged)), ended_head_hash=HEAD
+        )
+        await self.store(ended)
+        assert session.operator is not None
+        payload = settlement_of(session.terms, session.operator, seconds, charged)
+        await self.ledger.charge_hold(session.id, charged)
+        await self.ledger.compose(payload, now_ms=clock.now_ms())
+        return charged
+
+    async def closed(self, session: Session) -> None:
+        """Cancel a session that was started and is not LIVE."""
+        assert isinstance(session.phase, Assigned)
+        closed = Closed(
+            state=SessionState.CANCELLED, operator=session.phase.operator, assigned_at_ms=session.phase.assigned_at_ms,
+            closed_at_ms=clock.now_ms(), reason=EndReason.CONSUMER_CANCELLED,
+        )  # fmt: skip
+        await self.store(replace(session.in_phase(closed), head_hash=HEAD))
+        await self.ledger.release_hold(session.id)
+        payload = settlement_of(session.terms, session.phase.operator, 0, MicroUsdc(0))
+        await self.ledger.compose(payload, now_ms=clock.now_ms())
+
+    async def store(self, session: Session) -> None:
+        """Store a session's row."""
+        operator = None if session.operator is None else session.operator.workspace_id
+        columns = (
+            session.id,
+            session.state.value,
+            session.terms.consumer_workspace_id,
+            operator,
+            dump(to_doc(session)),
+        )
+        await self.database.run(lambda connection: connection.execute(_INSERT, *columns))
+
+    async def until_done(self, session_id: str, state: SettlementState = SettlementState.CONFIRMED) -> None:
+        await self.world.until_state(session_id, state)
+
+    async def until_opened(self, session_id: str) -> None:
+        async def is_open() -> bool:
+            row = await self.openings.opening(session_id)
+            return row is not None and row.opened_at_s is not None
+
+        await until("the hold is open", is_open)
+
+    async def held(self) -> int:
+        """What the contract says it holds for open sessions."""
+        return await self._number("totalHeld()")
+
+    async def in_contract(self) -> int:
+        """The contract's balance."""
+        return await self.world.balance(_Contract(self.world.settlement))  # type: ignore[arg-type]
+
+    async def _number(self, question: str) -> int:
+        call = {"to": self.world.settlement, "data": "0x" + call_data(question).hex()}
+        return int(await self.world.rpc.call("eth_call", call, "latest"), 16)
+
+
+@dataclass
+class _Contract:
+    address: str

@@ -1,0 +1,215 @@
+"""Holds are opened once and closed once, whatever the endpoint does; the books equal the chain."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from sightline.chain.relayer.captures import NOT_OPENED
+from sightline.domain.errors import RefusedError
+from sightline.domain.escrow import ConsentKind
+from sightline.domain.session.model import Assigned
+from sightline.http.schemas.escrow import statement_json
+from sightline.ports.chain import ChainConfig
+from sightline.ports.escrow import SignedStatement
+from sightline.ports.ledger import SettlementState
+from sightline_client import AsyncChain
+from sightline_client.models import Statement
+from sightline_client.wallet import LocalWallet
+from tests.chain.endpoint import honest, lose_reply, of_method, some_times
+from tests.chain.escrow.stage import HOLD, Stage
+from tests.chain.world import USDC, Wallet, ids, until
+
+SEND = "eth_sendRawTransaction"
+FUNDS = 100 * USDC
+
+
+async def until_books_balance(stage: Stage) -> None:
+    """Wait until the watcher has read everything, and compare its books with the chain."""
+    await stage.world.assert_books_balance()
+    view = await stage.ledger.wallet(stage.world.payer.workspace_id)
+    assert view is not None
+    assert view.held_micro == 0
+
+
+@pytest.mark.parametrize("kind", list(ConsentKind))
+async def test_a_hold_is_open_before_the_start_and_the_rest_returns_at_the_end(
+    stage: Stage, tmp_path: Path, kind: ConsentKind
+) -> None:
+    if kind is not ConsentKind.AUTHORIZATION:
+        await stage.world.give_coin(stage.world.payer)
+        await stage.world.approve(stage.world.payer)
+    before = await stage.held()
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service, kind=kind)
+        tx_hash = await service.escrow.open_hold(session)
+        assert (await stage.world.rpc.call("eth_getTransactionReceipt", tx_hash))["status"] == "0x1"
+        assert await stage.held() == before + HOLD
+        assert await service.escrow.open_hold(session) == tx_hash, "a repeat opens nothing"
+        charged = await stage.ended(session, 20)
+        service.notify()
+        await stage.until_done(session.id)
+        fee = charged * 1_500 // 10_000
+        assert await stage.world.balance(stage.world.payer) == FUNDS - charged
+        assert await stage.world.balance(stage.world.payee) == charged - fee
+        assert await stage.held() == before
+        await until_books_balance(stage)
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+async def test_an_open_whose_answer_is_lost_is_sent_again_and_opens_once(
+    stage: Stage, tmp_path: Path, lost: int
+) -> None:
+    stage.world.endpoint.fault = of_method(SEND, some_times(lost, lose_reply))
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service)
+        await service.escrow.open_hold(session)
+        row = await stage.openings.opening(session.id)
+        assert row is not None
+        assert len(row.attempts) == 1
+        assert await stage.world.balance(stage.world.payer) == FUNDS - HOLD
+
+
+async def test_many_sessions_are_captured_in_few_transactions(stage: Stage, tmp_path: Path) -> None:
+    charges: dict[str, int] = {}
+    async with stage.running(tmp_path, capture_window_ms=2_000) as service:
+        assert service.escrow is not None
+        for seconds in range(12):
+            session = await stage.assigned(service)
+            await service.escrow.open_hold(session)
+            charges[session.id] = await stage.ended(session, seconds)
+        service.notify()
+        await stage.world.until_told(*charges)
+        transactions = {(await stage.world.record(session_id)).tx_hash for session_id in charges}
+        assert len(transactions) <= 4
+        assert await stage.world.settled_on_chain() == charges
+        await until_books_balance(stage)
+
+
+async def test_a_session_that_is_cancelled_while_its_hold_opens_gets_everything_back(
+    stage: Stage, tmp_path: Path
+) -> None:
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service)
+        await service.escrow.open_hold(session)
+        await stage.closed(session)
+        service.notify()
+        await stage.until_done(session.id)
+        assert await stage.world.balance(stage.world.payer) == FUNDS
+        await until_books_balance(stage)
+
+
+async def test_a_hold_that_was_never_sent_is_not_opened_after_its_session_is_over(stage: Stage, tmp_path: Path) -> None:
+    pauper = Wallet()
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service, payer=pauper)
+        with pytest.raises(RefusedError) as refused:
+            await service.escrow.open_hold(session)
+        assert refused.value.refusal.detail == "session:fundsNotHeld"
+        await stage.closed(session)
+        service.notify()
+        await stage.until_done(session.id, SettlementState.WRITTEN_OFF)
+        assert (await stage.world.record(session.id)).reason == NOT_OPENED
+        await stage.world.fund(pauper)
+        row = await stage.openings.opening(session.id)
+        assert row is not None
+        assert row.state is SettlementState.WRITTEN_OFF
+
+
+async def test_a_row_that_names_another_payee_than_the_session_is_not_signed(stage: Stage, tmp_path: Path) -> None:
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service)
+        assert isinstance(session.phase, Assigned)
+        thief = replace(session.phase.operator, wallet_address=Wallet().address)
+        with pytest.raises(RefusedError, match="payee differs from the session's record"):
+            await service.escrow.open_hold(session.in_phase(replace(session.phase, operator=thief)))
+        assert await stage.world.balance(stage.world.payer) == FUNDS
+
+
+async def test_a_charge_that_differs_from_the_session_is_not_captured(stage: Stage, tmp_path: Path) -> None:
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service)
+        await service.escrow.open_hold(session)
+        await stage.ended(session, 20)
+        # Whoever can write the database makes the record cheaper than the settlement says.
+        await stage.database.run(
+            lambda connection: connection.execute(
+                "UPDATE session SET doc = jsonb_set(doc::jsonb, '{phase,clean_seconds}', '19')::json WHERE id = $1",
+                session.id,
+            )
+        )
+        service.notify()
+
+        async def refused() -> bool:
+            return "not proved" in ((await stage.world.record(session.id)).reason or "")
+
+        await until("the relayer refuses the settlement", refused)
+        assert await stage.world.settled_on_chain() == {}
+
+
+async def test_a_stop_between_signing_and_broadcast_sends_the_same_open(stage: Stage, tmp_path: Path) -> None:
+    async def swallow(_request: object, _forward: object) -> None:
+        await trio.sleep_forever()
+
+    async with stage.running(tmp_path) as service:
+        session = await stage.assigned(service)
+    stage.world.endpoint.fault = of_method(SEND, swallow)  # type: ignore[arg-type]
+    async with stage.running(tmp_path) as service, trio.open_nursery() as nursery:
+        assert service.escrow is not None
+        nursery.start_soon(service.escrow.open_hold, session)
+
+        async def signed() -> bool:
+            row = await stage.openings.opening(session.id)
+            return row is not None and row.state is SettlementState.SIGNED
+
+        await until("the open is signed", signed)
+        nursery.cancel_scope.cancel()
+    row = await stage.openings.opening(session.id)
+    assert row is not None
+    stage.world.endpoint.fault = honest
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        assert await service.escrow.open_hold(session) == row.attempts[0].tx_hash
+        assert await stage.world.balance(stage.world.payer) == FUNDS - HOLD
+
+
+async def test_a_payment_that_somebody_else_claimed_is_adopted(stage: Stage, tmp_path: Path) -> None:
+    """The operator claims by the final statement before the service captures."""
+    async with stage.running(tmp_path, capture_window_ms=600_000) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service)
+        await service.escrow.open_hold(session)
+        charged = await stage.ended(session, 7)
+        statement = await service.escrow.statement(session.id, clean_seconds=7, head_hash="ab" * 32, is_final=True)
+        assert statement is not None
+        await stage.world.give_coin(stage.world.payee)
+        await claim(stage, statement)
+    async with stage.running(tmp_path):
+        await stage.until_done(session.id)
+        assert await stage.world.settled_on_chain() == {session.id: charged}
+
+
+async def claim(stage: Stage, statement: SignedStatement) -> None:
+    """Claim as the operator's program does."""
+    config = ChainConfig(
+        environment="TEST", chain_id=84_532_001, chain_name="", rpc_url="", rpc_is_private=False, explorer_url="",
+        usdc_address=stage.world.token, settlement_address=stage.world.settlement,
+    )  # fmt: skip
+    shown = Statement.model_validate(statement_json(statement, chain=config))
+    await AsyncChain(stage.world.node_url).claim(LocalWallet.from_key(stage.world.payee.key), shown)
+
+
+async def test_a_meter_that_the_contract_does_not_know_opens_nothing(stage: Stage, tmp_path: Path) -> None:
+    stage.meter_key = ids.token_bytes(32)
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service)
+        with pytest.raises(RefusedError, match="not signed by a meter"):
+            await service.escrow.open_hold(session)

@@ -1,0 +1,182 @@
+"""Escrow on anvil: reorganisations of opens and captures, and deadlines after which parties help themselves."""
+
+import os
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from sightline.chain.contracts.messages import INTERIM_DELAY_S, RECLAIM_DELAY_S
+from sightline.domain.escrow import ConsentKind
+from sightline.http.schemas.escrow import statement_json
+from sightline.ports.chain import ChainConfig
+from sightline.ports.ledger import SettlementState
+from sightline.storage.database.bridge import Database
+from sightline_client import AsyncChain, ChainError
+from sightline_client.models import Statement
+from sightline_client.wallet import LocalWallet
+from tests.chain.endpoint import Forward, Request, Response, answering, honest
+from tests.chain.escrow.stage import DURATION_S, HOLD, Stage
+from tests.chain.interop.anvil import CHAIN_ID, Anvil, open_anvil
+from tests.chain.interop.conftest import a_world_on, mining
+from tests.chain.world import Wallet, until
+
+pytestmark = pytest.mark.interop
+SESSIONS = int(os.environ.get("SIGHTLINE_TEST_ESCROWS", "40"))
+
+
+@pytest.fixture
+async def anvil() -> AsyncIterator[Anvil]:
+    async with open_anvil(is_escrow=True) as anvil:
+        yield anvil
+
+
+@pytest.fixture
+async def stage(anvil: Anvil, database: Database) -> AsyncIterator[Stage]:
+    """A funded payer with an allowance on anvil, automine off."""
+    async with a_world_on(anvil) as world:
+        stage = Stage.on(world, database, bytes.fromhex(anvil.meter_key[2:]))
+        async with mining(anvil):
+            await world.ready_parties(10**9)
+            await world.give_coin(world.payee)
+        await anvil.mine(2)
+        yield stage
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+async def test_an_open_that_a_reorganisation_removed_is_opened_again(
+    stage: Stage, anvil: Anvil, tmp_path: Path, depth: int
+) -> None:
+    before = await stage.world.balance(stage.world.payer)
+    async with stage.running(tmp_path, depth=4) as service:
+        assert service.escrow is not None
+        async with mining(anvil):
+            session = await stage.assigned(service)
+            await service.escrow.open_hold(session)
+        opened = await stage.openings.opening(session.id)
+        assert opened is not None
+        head = int(await anvil.rpc.call("eth_blockNumber"), 16)
+        assert opened.block_number is not None
+        await anvil.rpc.call("anvil_reorg", head - opened.block_number + depth, [])
+        await stage.ended(session, 5)
+        service.notify()
+        async with mining(anvil):
+            await stage.until_done(session.id)
+        assert await stage.world.balance(stage.world.payer) == before - 5_000
+        assert await stage.held() == 0
+        await stage.world.assert_books_balance()
+
+
+async def statement_of(stage: Stage, anvil: Anvil, *, seconds: int, tmp_path: Path) -> Statement:
+    """Open a hold, and return an interim statement; the service is gone afterwards."""
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        async with mining(anvil):
+            session = await stage.assigned(service)
+            await service.escrow.open_hold(session)
+        signed = await service.escrow.statement(session.id, clean_seconds=seconds, head_hash="cd" * 32, is_final=False)
+        assert signed is not None
+        config = ChainConfig(
+            environment="TEST", chain_id=CHAIN_ID, chain_name="", rpc_url="", rpc_is_private=False, explorer_url="",
+            usdc_address=stage.world.token, settlement_address=stage.world.settlement,
+        )  # fmt: skip
+        return Statement.model_validate(statement_json(signed, chain=config))
+
+
+async def test_an_operator_alone_claims_what_the_last_statement_says(
+    stage: Stage, anvil: Anvil, tmp_path: Path
+) -> None:
+    statement = await statement_of(stage, anvil, seconds=20, tmp_path=tmp_path)
+    before = await stage.world.balance(stage.world.payer)
+    chain, operator = AsyncChain(anvil.url), LocalWallet.from_key(stage.world.payee.key)
+    async with mining(anvil):
+        with pytest.raises(ChainError, match="reverted"):
+            await chain.claim(operator, statement)
+        await anvil.rpc.call("evm_increaseTime", DURATION_S + INTERIM_DELAY_S)
+        await chain.claim(operator, statement)
+    assert await stage.world.balance(stage.world.payee) == 17_000, "20,000 without a fee of 15 %"
+    assert await stage.world.balance(stage.world.payer) == before + HOLD - 20_000
+    assert await stage.in_contract() == 0
+
+
+async def test_a_payer_alone_gets_everything_back_two_days_later(stage: Stage, anvil: Anvil, tmp_path: Path) -> None:
+    statement = await statement_of(stage, anvil, seconds=0, tmp_path=tmp_path)
+    chain, payer = AsyncChain(anvil.url), LocalWallet.from_key(stage.world.payer.key)
+    before = await stage.world.balance(stage.world.payer)
+    async with mining(anvil):
+        with pytest.raises(ChainError, match="reverted"):
+            await chain.reclaim(payer, statement)
+        await anvil.rpc.call("evm_increaseTime", DURATION_S + RECLAIM_DELAY_S)
+        await chain.reclaim(payer, statement)
+    assert await stage.world.balance(stage.world.payer) == before + HOLD
+    assert await stage.in_contract() == 0
+
+
+async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvil: Anvil, tmp_path: Path) -> None:
+    """Opens of three kinds and captures, while blocks are removed and the endpoint loses and falsifies answers."""
+    seed = random.randrange(2**32)
+    dice = random.Random(seed)
+    world = stage.world
+    await anvil.mine(10)  # no reorganisation of the storm reaches funds and allowance
+    start = await world.balance(world.payer)
+
+    async def unlucky(request: Request, forward: Forward) -> Response | None:
+        roll = dice.random()
+        if roll < 0.05 and request["method"] == "eth_getLogs":
+            return await answering([])(request, forward)
+        if roll < 0.05 and request["method"] == "eth_getTransactionReceipt":
+            return await answering(None)(request, forward)
+        return await forward(request)
+
+    async def storm() -> None:
+        while True:
+            await trio.sleep(dice.uniform(0.05, 0.4))
+            await anvil.mine(dice.randint(1, 2))
+            if dice.random() < 0.4:
+                await anvil.rpc.call("anvil_reorg", dice.randint(1, 3), [])
+
+    world.endpoint.weather = lambda: dice.choice(["fine"] * 12 + ["lose_request", "lose_reply"])
+    charges: dict[str, int] = {}
+    async with stage.running(tmp_path, depth=2, replace_ms=5_000, capture_window_ms=500) as service:
+        escrow = service.escrow
+        assert escrow is not None
+
+        async def film(kind: ConsentKind, seconds: int, *, is_cancelled: bool) -> None:
+            session = await stage.assigned(service, kind=kind, payee=dice.choice([world.payee, Wallet()]))
+            with trio.move_on_after(dice.uniform(0.2, 3)):
+                await escrow.open_hold(session)
+            if is_cancelled:
+                await stage.closed(session)
+            else:
+                await stage.until_opened(session.id)
+                charges[session.id] = await stage.ended(session, seconds)
+            service.notify()
+
+        world.endpoint.fault = unlucky
+        async with trio.open_nursery() as storming:
+            storming.start_soon(storm)
+            async with trio.open_nursery() as filming:
+                for _ in range(SESSIONS):
+                    kind, seconds = dice.choice(list(ConsentKind)), dice.randint(0, 30)
+                    filming.start_soon(lambda k=kind, s=seconds: film(k, s, is_cancelled=dice.random() < 0.1))
+                    await trio.sleep(0.05)
+            storming.cancel_scope.cancel()
+        world.endpoint.fault, world.endpoint.weather = honest, lambda: "fine"
+        over = {SettlementState.CONFIRMED, SettlementState.WRITTEN_OFF}
+        async with mining(anvil):
+
+            async def all_over() -> bool:
+                records = [await world.record(session_id) for session_id in world.sessions]
+                return all(record.state in over for record in records)
+
+            await until(f"everything is settled in the quiet after the storm, seed {seed}", all_over, 120)
+        await anvil.mine(3)
+        assert {key: value for key, value in (await world.settled_on_chain()).items() if value} == {
+            key: value for key, value in charges.items() if value
+        }, f"seed {seed}"
+        assert await stage.held() == 0, f"seed {seed}"
+        assert await stage.in_contract() == 0, f"seed {seed}"
+        assert await world.balance(world.payer) == start - sum(charges.values()), f"seed {seed}"
+        await world.assert_books_balance()
