@@ -79,7 +79,7 @@ GROUPS: Final[dict[str, Group]] = {
         (*LEDGER_TESTS, *STORE_TESTS, "-k", "not postgres"),
     ),
     "postgres": Group(
-        ("sightline/storage/postgres/ledger.py", "sightline/storage/postgres/ledger_outbox.py"),
+        ("sightline/storage/postgres/money/ledger.py", "sightline/storage/postgres/money/settlements.py"),
         (*LEDGER_TESTS, "-k", "postgres"),
         is_on_postgres=True,
     ),

@@ -24,7 +24,7 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import SettlementState
-from sightline.storage.postgres.openings import PostgresOpenings
+from sightline.storage.postgres.money.openings import PostgresOpenings
 from sightline.storage.postgres.operations.retention import Retention
 from sightline.system.log_files import rotate_logs
 from sightline.system.loops import run_forever

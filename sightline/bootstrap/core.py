@@ -20,9 +20,9 @@ from sightline.ports.tracing import Tracer
 from sightline.ports.video import LocalVideo, WatchAccess
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore
-from sightline.storage.postgres.ledger import PostgresLedger
-from sightline.storage.postgres.openings import PostgresOpenings
-from sightline.storage.postgres.operations.payments import PostgresPayments
+from sightline.storage.postgres.money.ledger import PostgresLedger
+from sightline.storage.postgres.money.openings import PostgresOpenings
+from sightline.storage.postgres.money.payments import PostgresPayments
 from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
 from sightline.storage.postgres.role_database import RoleDatabase
 from sightline.storage.postgres.store import PostgresStore

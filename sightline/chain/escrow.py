@@ -17,6 +17,7 @@ from sightline.chain.contracts.messages import (
 from sightline.chain.meter import Meter
 from sightline.chain.relayer.openings import hold_of, mandate_of
 from sightline.chain.rpc.reader import hex_bytes
+from sightline.domain.addresses import recovered_address
 from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.escrow import START_RESERVE_MS, ConsentKind
 from sightline.domain.refusal import Code, Refusal
@@ -25,7 +26,6 @@ from sightline.ports.chain import ChainReader
 from sightline.ports.clock import Clock
 from sightline.ports.escrow import EscrowTerms, HoldOpening, OpeningOutbox, SignedStatement
 from sightline.ports.ledger import SettlementState
-from sightline.system.ecrecover import recovered_address
 from sightline.system.keccak import session_id_hash
 
 OPEN_WAIT_S: Final = 12.0

@@ -23,8 +23,8 @@ from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 from eth_utils.crypto import keccak
 
+from sightline.domain.addresses import recovered_address
 from sightline.ports.chain import CallRevertedError, ChainReader, ChainUnavailableError
-from sightline.system.ecrecover import recovered_address
 
 _MAGIC_1271: Final = bytes.fromhex("1626ba7e")
 _YES: Final = _MAGIC_1271 + bytes(28)

@@ -33,8 +33,8 @@ from sightline.ports.ledger import (
     WrittenOffMeanwhileError,
 )
 from sightline.ports.store import DEMAND_PAID_MS, KeySpending
-from sightline.storage.postgres.ledger import HEADERS_KEPT
-from sightline.storage.postgres.ledger_sql import STALE_MS_MAX
+from sightline.storage.postgres.money.holds import STALE_MS_MAX
+from sightline.storage.postgres.money.ledger import HEADERS_KEPT
 from sightline.system.keccak import session_id_hash
 from simulation.memory.ledger_outbox import MemoryOutbox
 from simulation.memory.payments import MemoryPayments

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sightline.ports.ledger import FundsPolicy, SettlementState
 from sightline.storage.database.bridge import Database
-from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.money.ledger import PostgresLedger
 from tests.chain.endpoint import lose_reply, of_method, some_times
 from tests.chain.world import Wallet, World, clock, ids, running
 

@@ -11,7 +11,7 @@ from sightline.ports.store import Heartbeat, ShardLease, Store
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres.identity import PostgresRelations
-from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.clock import SystemClock
 from simulation.memory.identity import MemoryRelations

@@ -27,7 +27,7 @@ from sightline.ports.store import (
 )
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.identity import PostgresRelations
-from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
 from simulation.memory.identity import MemoryRelations
 from simulation.memory.ledger import MemoryLedger

@@ -73,7 +73,7 @@ from sightline.ports.store import SHARDS, Store
 from sightline.ports.webhooks import WebhookMessage, WebhookStore
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
-from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.operations.invitations import PostgresInvitations
 from sightline.storage.postgres.store import PostgresStore
 from sightline.storage.postgres.webhooks.store import PostgresWebhooks

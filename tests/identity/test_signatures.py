@@ -7,8 +7,8 @@ from eth_utils.exceptions import ValidationError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sightline.domain.addresses import recovered_address
 from sightline.identity.signatures import text_hash
-from sightline.system.ecrecover import recovered_address
 
 KEYS = st.integers(min_value=1, max_value=2**250).map(lambda number: number.to_bytes(32, "big"))
 

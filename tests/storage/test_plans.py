@@ -11,7 +11,7 @@ from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import heartbeats, identity_sql, session_lists, sessions, workspaces
 from sightline.storage.postgres.commits import id_bounds
-from sightline.storage.postgres.ledger import USAGE
+from sightline.storage.postgres.money.ledger import USAGE
 
 WORKSPACE = "00000000-0000-4000-8000-000000000001"
 NOW_MS = 1_760_000_000_000

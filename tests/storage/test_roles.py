@@ -10,7 +10,7 @@ from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import BlockApplication, BlockRef, SettlementState
 from sightline.ports.store import ShardLease, ShardLostError
 from sightline.storage.database.bridge import Database
-from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.role_database import RoleDatabase
 from sightline.storage.postgres.store import PostgresStore
 from tests.contract.builders import T0, a_session, a_settlement, in_phase

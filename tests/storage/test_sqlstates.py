@@ -25,7 +25,7 @@ from sightline.storage.database.bridge import Database, DatabaseOptions, open_da
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
 from sightline.storage.postgres.leases import PostgresShardLeases
-from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.store import PostgresStore
 from tests.contract.builders import T0, a_heartbeat, a_quote, a_session, a_settlement, a_workspace, an_id, in_phase
 from tests.shards import take_every_shard

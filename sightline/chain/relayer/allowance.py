@@ -15,8 +15,8 @@ from sightline.chain.relayer.work import (
     Examination,
     Finding,
     FoundEvent,
+    OutboxWork,
     PreflightVerdict,
-    Work,
     ask_with_view,
 )
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
@@ -27,7 +27,7 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import ChainIdentity, SettlementOutbox, SettlementRecord
 
 
-class SettlementWork(Work[SettlementRecord]):
+class SettlementWork(OutboxWork[SettlementRecord]):
     """What settlements have in common, wherever the money comes from: the event Settled and their record."""
 
     event_topic = SETTLED_TOPIC

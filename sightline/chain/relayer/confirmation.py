@@ -9,7 +9,7 @@ from sightline.chain.relayer.inclusion import Included, look
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.resubmission import REORGANISED, Resubmission
 from sightline.chain.relayer.sender import Sender
-from sightline.chain.relayer.work import Work
+from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.rpc.reader import hex_int
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import BlockRef, Inclusion, RecordT, SettlementState
@@ -32,7 +32,7 @@ class Confirmation(Generic[RecordT]):
     """Updates the state of rows from receipts and events. Used by one relayer, one call at a time."""
 
     def __init__(
-        self, work: Work[RecordT], sender: Sender[RecordT], relayer: str, options: RelayerOptions, *, clock: Clock
+        self, work: OutboxWork[RecordT], sender: Sender[RecordT], relayer: str, options: RelayerOptions, *, clock: Clock
     ) -> None:
         self._work = work
         self._rpc = work.rpc

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from sightline.chain.relayer.work import Work
+from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
@@ -37,7 +37,7 @@ class Sighting:
     """Included transactions by session id."""
 
 
-async def look(work: Work[RecordT], relayer: str, records: Sequence[RecordT]) -> Sighting:
+async def look(work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT]) -> Sighting:
     """Look up every transaction of these rows, adopted ones included.
 
     A receipt counts only if its block hash is the one that the same endpoint reports at that height.
@@ -109,7 +109,7 @@ async def _canonical_hashes(rpc: JsonRpc, numbers: set[str], head: dict[str, Any
     }
 
 
-def _included(work: Work[RecordT], record: RecordT, receipt: dict[str, Any], head_number: int) -> Included:
+def _included(work: OutboxWork[RecordT], record: RecordT, receipt: dict[str, Any], head_number: int) -> Included:
     number = hex_int(receipt["blockNumber"])
     inclusion = Inclusion(
         tx_hash=str(receipt["transactionHash"]).lower(),

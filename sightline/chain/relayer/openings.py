@@ -16,8 +16,8 @@ from sightline.chain.relayer.work import (
     Examination,
     Finding,
     FoundEvent,
+    OutboxWork,
     PreflightVerdict,
-    Work,
     ask_with_view,
 )
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
@@ -61,7 +61,7 @@ def mandate_of(signed: SignedMandate) -> Mandate:
 
 
 @final
-class OpeningWork(Work[HoldOpening]):
+class OpeningWork(OutboxWork[HoldOpening]):
     """Opens holds, one in each transaction."""
 
     event_topic = OPENED_TOPIC

@@ -37,7 +37,7 @@ from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.resubmission import close_gap
 from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.signing import AllowanceSigning, EscrowSigning, Signing
-from sightline.chain.relayer.work import Work
+from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.rpc.client import JsonRpc, backoff_ms
 from sightline.chain.signer import Signer
 from sightline.domain.errors import SightlineError
@@ -69,7 +69,9 @@ def _nothing() -> None:
 class _Queue(Generic[RecordT]):
     """The rows of one outbox, and what moves them."""
 
-    def __init__(self, work: Work[RecordT], confirmation: Confirmation[RecordT], signing: Signing[RecordT]) -> None:
+    def __init__(
+        self, work: OutboxWork[RecordT], confirmation: Confirmation[RecordT], signing: Signing[RecordT]
+    ) -> None:
         self.outbox = work.outbox
         self.confirmation = confirmation
         self.signing = signing
@@ -119,7 +121,7 @@ class Relayer:
         )
         return _Queue(work, confirmation, signing)
 
-    def _escrow_queue(self, work: Work[RecordT], *, batch_max: int, window_ms: int = 0) -> _Queue[RecordT]:
+    def _escrow_queue(self, work: OutboxWork[RecordT], *, batch_max: int, window_ms: int = 0) -> _Queue[RecordT]:
         sender, confirmation = self._sending(work)
         signing = EscrowSigning(
             work, sender, confirmation, self.address, self._options, clock=self._clock, batch_max=batch_max,
@@ -127,7 +129,7 @@ class Relayer:
         )  # fmt: skip
         return _Queue(work, confirmation, signing)
 
-    def _sending(self, work: Work[RecordT]) -> tuple[Sender[RecordT], Confirmation[RecordT]]:
+    def _sending(self, work: OutboxWork[RecordT]) -> tuple[Sender[RecordT], Confirmation[RecordT]]:
         sender = Sender(work, self._signer, self._options, clock=self._clock, ids=self._ids)
         return sender, Confirmation(work, sender, self.address, self._options, clock=self._clock)
 

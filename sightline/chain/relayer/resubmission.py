@@ -14,7 +14,7 @@ from sightline.chain.relayer.broadcast import FEES_TOO_LOW
 from sightline.chain.relayer.inclusion import Sighting
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.sender import Sender
-from sightline.chain.relayer.work import Work
+from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.rpc.client import JsonRpc
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import Attempt, RecordT, SettlementState, TransactionOutbox
@@ -31,7 +31,7 @@ class Resubmission(Generic[RecordT]):
     """Resubmits the transactions of one relayer key."""
 
     def __init__(
-        self, work: Work[RecordT], sender: Sender[RecordT], relayer: str, options: RelayerOptions, *, clock: Clock
+        self, work: OutboxWork[RecordT], sender: Sender[RecordT], relayer: str, options: RelayerOptions, *, clock: Clock
     ) -> None:
         self._rpc = work.rpc
         self._outbox = work.outbox

@@ -9,7 +9,7 @@ from sightline.chain.fees import Fees
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.retry import retry_in_ms
-from sightline.chain.relayer.work import Work
+from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.signer import Signer
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -22,7 +22,9 @@ log = structlog.get_logger()
 class Sender(Generic[RecordT]):
     """Signs and broadcasts with one relayer key."""
 
-    def __init__(self, work: Work[RecordT], signer: Signer, options: RelayerOptions, *, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, work: OutboxWork[RecordT], signer: Signer, options: RelayerOptions, *, clock: Clock, ids: Ids
+    ) -> None:
         self._work = work
         self._outbox = work.outbox
         self._signer = signer

@@ -13,7 +13,7 @@ from sightline.chain.relayer.allowance import SettlementWork
 from sightline.chain.relayer.confirmation import Confirmation
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.sender import Sender
-from sightline.chain.relayer.work import ChainView, PreflightVerdict, Work
+from sightline.chain.relayer.work import ChainView, OutboxWork, PreflightVerdict
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import (
     Attempt,
@@ -33,7 +33,7 @@ class Signing(ABC, Generic[RecordT]):
     """Signs the rows of one outbox that are due."""
 
     def __init__(
-        self, work: Work[RecordT], sender: Sender[RecordT], confirmation: Confirmation[RecordT], relayer: str,
+        self, work: OutboxWork[RecordT], sender: Sender[RecordT], confirmation: Confirmation[RecordT], relayer: str,
         options: RelayerOptions, *, clock: Clock,
     ) -> None:  # fmt: skip
         self._work = work
@@ -193,7 +193,7 @@ class EscrowSigning(Signing[RecordT]):
     """Signs rows whose money is secured: holds one by one, captures in batches of up to `batch_max`."""
 
     def __init__(
-        self, work: Work[RecordT], sender: Sender[RecordT], confirmation: Confirmation[RecordT], relayer: str,
+        self, work: OutboxWork[RecordT], sender: Sender[RecordT], confirmation: Confirmation[RecordT], relayer: str,
         options: RelayerOptions, *, clock: Clock, batch_max: int, window_ms: int = 0,
     ) -> None:  # fmt: skip
         """Args: window_ms: how long the first row of a batch waits for others, unless the batch is full."""

@@ -97,7 +97,7 @@ class FoundEvent:
     depth: int
 
 
-class Work(ABC, Generic[RecordT]):
+class OutboxWork(ABC, Generic[RecordT]):
     """What the rows of one outbox do."""
 
     event_topic: str

@@ -24,8 +24,9 @@ from sightline.storage.database.bridge import Database
 from sightline.storage.database.group_commit import Columns, GroupCommit
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import dump, load
-from sightline.storage.postgres import heartbeats, ledger_sql
+from sightline.storage.postgres import heartbeats
 from sightline.storage.postgres.commits import decided, edge_columns, id_bounds, idempotency_columns
+from sightline.storage.postgres.money import holds
 from sightline.system.keccak import session_id_hash
 
 WRITE: Final = f"SELECT why, revision FROM write_session({', '.join(f'${number}' for number in range(1, 36))})"  # noqa: S608  numbers only
@@ -85,7 +86,7 @@ async def write_session(database: Database, steps: GroupCommit, write: SessionWr
         if row["why"] is None:
             await _close_money(connection, write)
             if hold is not None and hold.spending is not None:
-                await ledger_sql.count_for_key(connection, write.session.id, hold.spending, now_ms=write.at_ms)
+                await holds.count_for_key(connection, write.session.id, hold.spending, now_ms=write.at_ms)
         return row
 
     moves_money = write.charge_hold is not None or write.release_hold or write.settle is not None
@@ -135,16 +136,16 @@ def _hold_columns(session_id: str, hold: HoldRequest | None) -> tuple[object, ..
     if hold is None:
         return (None, None, None, None, None)
     payer = hold.payer_address.lower()
-    return (session_id_hash(session_id), payer, hold.amount, hold.is_enforced, ledger_sql.STALE_MS_MAX)
+    return (session_id_hash(session_id), payer, hold.amount, hold.is_enforced, holds.STALE_MS_MAX)
 
 
 async def _close_money(connection: Connection, write: SessionWrite) -> None:
     if write.charge_hold is not None:
-        await ledger_sql.charge_hold(connection, write.session.id, write.charge_hold)
+        await holds.charge_hold(connection, write.session.id, write.charge_hold)
     if write.release_hold:
-        await ledger_sql.release_hold(connection, write.session.id)
+        await holds.release_hold(connection, write.session.id)
     if write.settle is not None:
-        await ledger_sql.compose_settlement(connection, write.settle, now_ms=write.at_ms)
+        await holds.compose_settlement(connection, write.settle, now_ms=write.at_ms)
 
 
 async def load_session(database: Database, session_id: str) -> StoredSession | None:

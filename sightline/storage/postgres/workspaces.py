@@ -12,8 +12,8 @@ from sightline.storage.database.bridge import Database
 from sightline.storage.database.group_commit import GroupCommit
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import dump, load
-from sightline.storage.postgres import ledger_sql
 from sightline.storage.postgres.commits import decided, edge_columns, id_bounds, idempotency_columns
+from sightline.storage.postgres.money import holds
 
 WRITE: Final = f"SELECT why, revision FROM write_workspace({', '.join(f'${number}' for number in range(1, 18))})"  # noqa: S608  numbers only
 
@@ -57,7 +57,7 @@ async def write_workspace(database: Database, steps: GroupCommit, write: Workspa
     async def open_account(connection: Connection) -> Any:
         row = await connection.fetchrow(WRITE, *columns)
         if row["why"] is None:
-            await ledger_sql.track_wallet(connection, workspace.id, workspace.wallet_address, now_ms=write.at_ms)
+            await holds.track_wallet(connection, workspace.id, workspace.wallet_address, now_ms=write.at_ms)
         return row
 
     if workspace.version == 0:

@@ -11,6 +11,7 @@ import pytest
 from sightline.storage.database.bridge import Database
 from tests.chain.escrow.stage import Stage
 from tests.chain.world import open_world
+from tests.e2e.server import Server
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +42,11 @@ async def stage(escrow_chain: Path, database: Database) -> AsyncIterator[Stage]:
             await stage.ledger.track(wallet.workspace_id, wallet.address, now_ms=0)
         await world.fund(world.payer)
         yield stage
+
+
+@pytest.fixture
+def server(data_directory: Path) -> Iterator[Server]:
+    """A real server with the funds policy escrow, stopped at the end of the test."""
+    made = Server(data_directory, env={"SIGHTLINE_FUNDS_POLICY": "escrow"})
+    yield made
+    made.end()

@@ -22,8 +22,8 @@ from sightline.ports.escrow import EscrowTerms
 from sightline.ports.ledger import FundsPolicy, SettlementState
 from sightline.storage.database.bridge import Database
 from sightline.storage.json import dump
-from sightline.storage.postgres.ledger import PostgresLedger
-from sightline.storage.postgres.openings import PostgresOpenings
+from sightline.storage.postgres.money.ledger import PostgresLedger
+from sightline.storage.postgres.money.openings import PostgresOpenings
 from sightline_client.escrow import sign_mandate
 from sightline_client.models import ChainConfig
 from sightline_client.wallet import LocalWallet

@@ -15,7 +15,7 @@ from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import SettlementState
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
-from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.money.ledger import PostgresLedger
 from tests.chain.endpoint import answering, honest, lose_reply, of_method, some_times
 from tests.chain.interop.anvil import Anvil, open_anvil
 from tests.chain.interop.conftest import a_world_on, mining
@@ -195,7 +195,7 @@ import sys, trio
 from pathlib import Path
 from sightline.chain.service import ChainOptions, open_chain
 from sightline.storage.database.bridge import DatabaseOptions, open_database
-from sightline.storage.postgres.ledger import PostgresLedger
+from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.database.pool import PoolOptions
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds

@@ -25,7 +25,7 @@ from sightline.ports.ledger import (
     UsageSide,
     WalletReading,
 )
-from sightline.storage.postgres.ledger import HEADERS_KEPT
+from sightline.storage.postgres.money.ledger import HEADERS_KEPT
 from sightline.system.keccak import session_id_hash
 from tests.contract.ledger.ledgers import (
     CONSUMER,

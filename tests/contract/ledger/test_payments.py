@@ -19,8 +19,8 @@ from sightline.ports.ledger import (
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.sqlstate import StatementRefusedError
-from sightline.storage.postgres.ledger import PostgresLedger
-from sightline.storage.postgres.operations.payments import PostgresPayments
+from sightline.storage.postgres.money.ledger import PostgresLedger
+from sightline.storage.postgres.money.payments import PostgresPayments
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.keccak import session_id_hash
 from simulation.memory.ledger import MemoryLedger

@@ -21,7 +21,7 @@ from sightline.storage.database.migrate import (
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.leases import PostgresShardLeases
-from sightline.storage.postgres.ledger_outbox import PostgresOutbox
+from sightline.storage.postgres.money.settlements import PostgresOutbox
 
 SESSION_ID = "00000000-0000-4000-8000-000000000003"
 FIRST = Migration(1, "0001_first.sql", "CREATE TABLE first (a int); CREATE TABLE second (b int);")

@@ -30,8 +30,8 @@ from sightline.ports.webhooks import (
 )
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import dump, load
-from sightline.storage.postgres.ledger import ledger_row_of
-from sightline.storage.postgres.ledger_outbox import settlement_of
+from sightline.storage.postgres.money.ledger import ledger_row_of
+from sightline.storage.postgres.money.settlements import settlement_of
 from sightline.storage.postgres.webhooks.endpoints import COLUMNS, WebhookEndpointTable, endpoint_of
 
 log = structlog.get_logger("sightline.webhooks")

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sightline_client.commands import film, watch
+from sightline_client.commands import escrow, film, watch
 
 GROUP: Final = "sightline.commands"
 """Entry points of packages that add commands: a typer application each, such as that of the server."""
@@ -28,7 +28,7 @@ def application(*more: typer.Typer) -> typer.Typer:
     """Make the command of consumers and devices, with more commands."""
     app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
     app.callback()(_common)
-    for commands in (watch.app, film.app, *more):
+    for commands in (watch.app, film.app, escrow.app, *more):
         app.add_typer(commands)
     return app
 

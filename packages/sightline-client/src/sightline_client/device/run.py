@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, final
 
 import anyio
@@ -17,6 +18,7 @@ from anyio.abc import Process
 from sightline_client._async.client import AsyncSightline
 from sightline_client.device.gps import GpsReceiver, NoFixError
 from sightline_client.device.log import log_line
+from sightline_client.device.statements import keep_statements
 from sightline_client.errors import ApiError, InvalidResponseError, NotReachedError
 from sightline_client.models import Session, Workspace
 from sightline_client.operator import Operator, Position, operator_client
@@ -42,6 +44,8 @@ class DeviceOptions:
     """Fixed place; None with `gps`."""
     gps: str | None = None
     """`gpsd://HOST[:PORT]` or a serial device."""
+    statements: Path | None = None
+    """Directory for the meter's signed statements of sessions in escrow; None: they are not kept."""
 
 
 async def run_device(options: DeviceOptions) -> int:
@@ -56,7 +60,11 @@ async def run_device(options: DeviceOptions) -> int:
             return 1
 
         async def publish(session: Session) -> None:
-            await _publish(options.source, str(session.whip_url))
+            async with anyio.create_task_group() as tasks:
+                if options.statements is not None:
+                    tasks.start_soon(keep_statements, client, session.id, options.statements)
+                await _publish(options.source, str(session.whip_url))
+                tasks.cancel_scope.cancel()
 
         receiver = GpsReceiver(options.gps) if options.gps is not None else None
 

@@ -18,12 +18,6 @@ DURATION_S = 60
 BEAT = {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5}
 
 
-@pytest.fixture
-def escrow_server(server: Server) -> Server:
-    server.env["SIGHTLINE_FUNDS_POLICY"] = "escrow"
-    return server
-
-
 async def signed_session(watcher: Api, consumer: Tenant, kind: str = "authorization") -> dict[str, Any]:
     """Create a session whose terms the consumer's wallet has signed."""
     quote = await watcher.get("/pricing/quote", lat=PLACE[0], lng=PLACE[1], durationSeconds=DURATION_S)
@@ -65,8 +59,7 @@ async def filming(device: Api, operator: Tenant, whip_url: str) -> AsyncIterator
         nursery.cancel_scope.cancel()
 
 
-async def test_a_payer_without_gas_and_allowance_signs_and_the_rest_returns_to_it(escrow_server: Server) -> None:
-    server = escrow_server
+async def test_a_payer_without_gas_and_allowance_signs_and_the_rest_returns_to_it(server: Server) -> None:
     await server.start()
     consumer = await a_tenant(server.url, "CONSUMER", "consumer")
     operator = await a_tenant(server.url, "SUPPLIER", "operator")
@@ -127,9 +120,8 @@ async def test_a_payer_without_gas_and_allowance_signs_and_the_rest_returns_to_i
 
 
 async def test_a_payer_that_spent_its_funds_is_told_at_the_start_and_may_start_when_it_has_them(
-    escrow_server: Server,
+    server: Server,
 ) -> None:
-    server = escrow_server
     await server.start()
     consumer = await a_tenant(server.url, "CONSUMER", "consumer")
     operator = await a_tenant(server.url, "SUPPLIER", "operator")
@@ -157,8 +149,7 @@ async def test_a_payer_that_spent_its_funds_is_told_at_the_start_and_may_start_w
         await tracked(watcher, FUNDS)
 
 
-async def test_a_session_without_a_valid_signature_of_its_payer_is_refused(escrow_server: Server) -> None:
-    server = escrow_server
+async def test_a_session_without_a_valid_signature_of_its_payer_is_refused(server: Server) -> None:
     await server.start()
     consumer = await a_tenant(server.url, "CONSUMER", "consumer")
     thief = await a_tenant(server.url, "CONSUMER", "thief")

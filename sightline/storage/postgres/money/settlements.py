@@ -19,8 +19,8 @@ from sightline.ports.ledger import (
 )
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import load
-from sightline.storage.postgres.ledger_sql import compose_settlement, payload_of
-from sightline.storage.postgres.transactions import OutboxSql, PostgresTransactions
+from sightline.storage.postgres.money.holds import compose_settlement, payload_of
+from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions
 
 _COLUMNS = """
 session_id::text, session_id_hash, payload::text, state, reason, tx_hash, block_number, block_hash, confirmed_at_ms,

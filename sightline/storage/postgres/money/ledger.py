@@ -23,9 +23,9 @@ from sightline.ports.ledger import (
     WrittenOffMeanwhileError,
 )
 from sightline.storage.database.pool import Connection
-from sightline.storage.postgres import ledger_sql
-from sightline.storage.postgres.ledger_outbox import PostgresOutbox
-from sightline.storage.postgres.operations.payments import (
+from sightline.storage.postgres.money import holds
+from sightline.storage.postgres.money.outbox import CURSOR, block_of
+from sightline.storage.postgres.money.payments import (
     ADD_UNKNOWN,
     MAKE_FINAL,
     VOID_UNKNOWN,
@@ -34,7 +34,7 @@ from sightline.storage.postgres.operations.payments import (
     WRITTEN_OFF_MEANWHILE,
     unknown_columns,
 )
-from sightline.storage.postgres.transactions import CURSOR, block_of
+from sightline.storage.postgres.money.settlements import PostgresOutbox
 
 _USAGE = """
 SELECT composed_at_ms / 86400000 AS day, count(*) AS sessions, sum((payload ->> 'seconds')::bigint) AS seconds,
@@ -204,7 +204,7 @@ class PostgresLedger(PostgresOutbox):
     async def track(self, workspace_id: str, address: str, *, now_ms: int) -> None:
         """Track the wallet of a workspace."""
         await self._database.run(
-            lambda connection: ledger_sql.track_wallet(connection, workspace_id, address, now_ms=now_ms)
+            lambda connection: holds.track_wallet(connection, workspace_id, address, now_ms=now_ms)
         )
 
     async def tracked_among(self, addresses: Sequence[str]) -> dict[str, ReadingState]:
@@ -320,7 +320,7 @@ class PostgresLedger(PostgresOutbox):
     ) -> bool:
         """Reserve an amount for a session."""
         return await self._database.transact(
-            lambda connection: ledger_sql.take_hold(
+            lambda connection: holds.take_hold(
                 connection, session_id=session_id, payer=payer, amount=amount_micro, policy=policy, now_ms=now_ms
             )
         )
@@ -333,11 +333,11 @@ class PostgresLedger(PostgresOutbox):
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:
         """Lower the hold to the charge."""
-        await self._database.run(lambda connection: ledger_sql.charge_hold(connection, session_id, charged_micro))
+        await self._database.run(lambda connection: holds.charge_hold(connection, session_id, charged_micro))
 
     async def release_hold(self, session_id: str) -> None:
         """Release the hold."""
-        await self._database.run(lambda connection: ledger_sql.release_hold(connection, session_id))
+        await self._database.run(lambda connection: holds.release_hold(connection, session_id))
 
 
 async def _require_cursor(connection: Connection, expected: BlockRef | None) -> None:

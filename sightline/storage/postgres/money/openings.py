@@ -13,7 +13,7 @@ from sightline.domain.units import MicroUsdc
 from sightline.ports.escrow import HoldOpening
 from sightline.ports.ledger import Attempt, Inclusion, SettlementLane, SettlementState
 from sightline.storage.json import load
-from sightline.storage.postgres.transactions import OutboxSql, PostgresTransactions
+from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions
 
 _COLUMNS = """
 session_id::text, session_id_hash, payer, payee, max_amount, rate, fee_bps, consent::text, state, lane, reason, tx_hash,

@@ -1,0 +1,50 @@
+"""Commands for an amount in escrow, which work without the service: claim and reclaim."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from sightline_client.commands.access import one_line_errors, own_wallet
+
+PANEL: Final = "Escrow"
+"""Heading of `sightline --help`."""
+
+app = typer.Typer()
+_File = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="Statement, as `sightline device --statements` keeps it.")
+]
+_Rpc = Annotated[str, typer.Option(help="JSON-RPC URL of a node of the chain.")]
+
+
+@app.command(rich_help_panel=PANEL)
+def claim(statement: _File, rpc_url: _Rpc) -> None:
+    """Collect a session's charge from the escrow contract by the meter's signed statement.
+
+    Anybody may send it; SIGHTLINE_WALLET_KEY pays the gas, and the operator and the payer of the statement get the
+    money. A statement that is not final is accepted from an hour after the session's latest end.
+    """
+    _send("claim", statement, rpc_url)
+
+
+@app.command(rich_help_panel=PANEL)
+def reclaim(statement: _File, rpc_url: _Rpc) -> None:
+    """Return an amount in escrow to its payer when nobody has charged it 48 hours after the session's latest end.
+
+    Anybody may send it; SIGHTLINE_WALLET_KEY pays the gas.
+    """
+    _send("reclaim", statement, rpc_url)
+
+
+def _send(call: str, file: Path, rpc_url: str) -> None:
+    with one_line_errors():
+        from sightline_client import Chain
+        from sightline_client.models import Statement
+
+        found = Statement.model_validate_json(file.read_text(encoding="utf-8"))
+        chain = Chain(rpc_url)
+        answered = int(chain.call("eth_chainId"), 16)
+        if answered != found.chain_id:
+            raise ValueError(f"{rpc_url} is a node of chain {answered}, the statement is of chain {found.chain_id}.")
+        send = chain.claim if call == "claim" else chain.reclaim
+        typer.echo(send(own_wallet(), found))
