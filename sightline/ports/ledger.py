@@ -53,13 +53,14 @@ class SettlementLane(StrEnum):
     """The queue of a waiting settlement. Retries and free sessions never delay settlements that can be paid now.
 
     PAYABLE: never refused, and covered by the last reading of the wallet. RETRY: refused, or not covered. FREE: a
-    charge of
-    0, settled in batches.
+    charge of 0, settled in batches. VOID: a charge of 0 for a session that never was LIVE, which returns its amount
+    from escrow; nobody is told of it.
     """
 
     PAYABLE = "PAYABLE"
     RETRY = "RETRY"
     FREE = "FREE"
+    VOID = "VOID"
 
 
 class FundsPolicy(StrEnum):
@@ -474,6 +475,8 @@ class WalletView:
     held_micro: int
     last_sync_block: int
     updated_at_ms: int
+    escrowed_micro: int = 0
+    """What the escrow contract holds for open sessions; the balance is without it."""
 
     @property
     def available_micro(self) -> int:

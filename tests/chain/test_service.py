@@ -42,7 +42,7 @@ async def test_settings_that_fit_no_chain_are_refused_with_what_is_wrong(world: 
         ({"usdc_address": stranger}, "no contract at usdc_address"),
         ({"settlement_address": world.token}, "is not a SessionSettlement"),
         ({"usdc_address": world.settlement}, "settles in another token"),
-        ({"platform_fee_bps": 3_001}, "over the settlement contract's bound 3000"),
+        ({"platform_fee_bps": 3_001}, "over the contract's bound 3000"),
     ):
         await refuse(world, replace(options, **changed), ChainRefusedError, words)  # type: ignore[arg-type]
 

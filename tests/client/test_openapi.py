@@ -54,6 +54,8 @@ METHODS = {
     "postLocations": "workspaces.post_locations",
     "resetLocation": "workspaces.reset_location",
     "getQuote": "quote",
+    "getSessionTerms": "sessions.terms",
+    "getStatement": "sessions.statement",
     "createSession": "sessions.create",
     "listSessions": "sessions.page",
     "cancelAllAssignments": "sessions.cancel_all_assignments",

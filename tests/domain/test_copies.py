@@ -17,7 +17,7 @@ EVIDENCE = Evidence(
     first_outside_ms=T0 + 4,
 )
 FILM = Film().both(T0, T0 + 4_000)
-LIVE = replace(FILM.live, pause_reason=PauseReason.MEDIA_LOST, consumer_seen_ms=T0 + 9)
+LIVE = replace(FILM.live, pause_reason=PauseReason.MEDIA_LOST, consumer_seen_ms=T0 + 9, hold_tx_hash="0xef")
 SESSION = replace(FILM.session, version=7, head_hash="ab", events=3, ended_head_hash="cd")
 LOCATION = replace(LIVE.location, last_fix=a_fix(T0 + 77), last_sequence=77)
 WORKSPACE = a_workspace(

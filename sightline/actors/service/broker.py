@@ -66,7 +66,7 @@ RELEASE_TIMEOUT_S: Final = 2.0
 NOT_CONSUMER: Final = Refusal(Code.NOT_AUTHORIZED, "session:notConsumer", "The workspace is not a CONSUMER")
 
 
-_NO_ESCROW = Refusal(Code.INVALID_INPUT, "session:consent", "This service holds no payments: leave out payment")
+_NO_ESCROW = Refusal(Code.INVALID_STATE, "session:escrow", "This service holds no payments: leave out payment")
 _NO_CONSENT = Refusal(
     Code.INSUFFICIENT_CREDIT,
     "session:consent",

@@ -1,9 +1,9 @@
 """Escrow: what a payer signs, what it sends, and the meter's signed statements."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from sightline.actors.service.escrow import Offer
 from sightline.domain.addresses import shown_address
@@ -19,7 +19,6 @@ from sightline.http.schemas.base import (
     Output,
     Query,
     Uuid,
-    labelled,
 )
 from sightline.ports.chain import ChainConfig
 from sightline.ports.escrow import SignedStatement
@@ -44,40 +43,44 @@ class MandateBody(Input):
     salt: Annotated[str, StringConstraints(pattern=HASH_PATTERN)]
 
 
-class PaymentBody(Input):
-    """The payer's consent to hold the session's amount, where the service uses escrow."""
+class SignedPaymentBody(Input):
+    """The payer's signature for one session."""
 
     AREA = "session"
 
-    kind: Literal["authorization", "consent", "mandate"] = Field(
+    kind: Literal["authorization", "consent"] = Field(
         description="authorization: an EIP-3009 authorization, without allowance and gas. consent: a signature of the "
-        "terms, paid from the allowance. mandate: a signature for many sessions, paid from the allowance."
+        "terms, paid from the allowance"
     )
+    open_by: UnixSeconds = Field(description="As signed; from GET /sessions/terms")
     signature: Signature = Field(description="Of the payer's wallet", repr=False)
-    open_by: UnixSeconds | None = Field(
-        default=None, description="As signed; from GET /sessions/terms. Not for a mandate"
-    )
-    mandate: MandateBody | None = Field(default=None, description="For kind mandate")
-
-    @model_validator(mode="after")
-    def _has_its_fields(self) -> Self:
-        needed = "mandate" if self.kind == "mandate" else "openBy"
-        if (self.mandate if self.kind == "mandate" else self.open_by) is None:
-            raise labelled("session:consent", f"payment of kind {self.kind} needs {needed}")
-        return self
 
     def consent(self) -> PayerConsent:
-        """Return the consent of the payer. For a mandate, the service chooses until when the hold may be opened."""
-        kind = ConsentKind(self.kind)
-        if self.mandate is None:
-            return PayerConsent(kind=kind, open_by_s=self.open_by or 0, signature=self.signature)
+        """Return the consent of the payer."""
+        return PayerConsent(kind=ConsentKind(self.kind), open_by_s=self.open_by, signature=self.signature)
+
+
+class MandatePaymentBody(Input):
+    """The payer's signature for many sessions, paid from the allowance."""
+
+    AREA = "session"
+
+    kind: Literal["mandate"]
+    mandate: MandateBody
+    signature: Signature = Field(description="Of the payer's wallet", repr=False)
+
+    def consent(self) -> PayerConsent:
+        """Return the consent of the payer. The service chooses until when the hold may be opened."""
         body = self.mandate
         mandate = SignedMandate(
             payer=body.payer.lower(), max_per_session=MicroUsdc(int(body.max_per_session)),
             max_per_day=MicroUsdc(int(body.max_per_day)), max_rate=MicroUsdc(int(body.max_rate_per_second)),
             max_fee_bps=body.max_fee_bps, valid_until_s=body.valid_until, salt=body.salt, signature=self.signature,
         )  # fmt: skip
-        return PayerConsent(kind=kind, open_by_s=0, mandate=mandate)
+        return PayerConsent(kind=ConsentKind.MANDATE, open_by_s=0, mandate=mandate)
+
+
+PaymentBody: TypeAlias = Annotated[SignedPaymentBody | MandatePaymentBody, Field(discriminator="kind")]
 
 
 class TermsQuery(Query):
@@ -90,7 +93,7 @@ class TermsQuery(Query):
     max_duration_seconds: Annotated[int, Field(ge=1, le=14_400), INTEGER_TEXT] = 600
 
 
-class EscrowTermsOutput(Output):
+class SessionTerms(Output):
     """What the payer signs, so that the contract may hold the session's amount."""
 
     session_id: Uuid = Field(description="The id of the session that is created with this quote and payment")
@@ -103,7 +106,7 @@ class EscrowTermsOutput(Output):
     consent: dict[str, Any] = Field(description="Argument of eth_signTypedData_v4 for kind consent")
 
 
-class HoldOutput(Output):
+class EscrowHold(Output):
     """A hold as the contract knows it: the argument `hold` of claim and reclaim."""
 
     session_id_hash: str = Field(pattern=HASH_PATTERN)
@@ -121,7 +124,7 @@ class Statement(Output):
     session_id: Uuid
     chain_id: int
     escrow_address: Address
-    hold: HoldOutput
+    hold: EscrowHold
     clean_seconds: int
     head_hash: str = Field(pattern=HASH_PATTERN)
     is_final: bool = Field(
@@ -131,7 +134,7 @@ class Statement(Output):
 
 
 def offer_json(offer: Offer) -> dict[str, object]:
-    """Present terms as `EscrowTermsOutput`."""
+    """Present terms as `SessionTerms`."""
     terms = offer.terms
     return {
         "sessionId": terms.session_id,

@@ -20,7 +20,7 @@ from sightline.http.schemas.base import (
     iso_or_none,
     labelled,
 )
-from sightline.ports.ledger import LedgerRow, SettlementRecord, SettlementState, WalletView
+from sightline.ports.ledger import LedgerRow, SettlementLane, SettlementRecord, SettlementState, WalletView
 
 EventKindName: TypeAlias = Literal["DEPOSIT", "WITHDRAWAL", "APPROVAL", "SETTLEMENT", "TRANSFER_IN", "TRANSFER_OUT"]
 
@@ -65,6 +65,7 @@ class Wallet(Output):
     tracked_balance: Money
     tracked_allowance: Money = Field(description="Allowance of the settlement contract")
     held_micro_usdc: Money = Field(description="Reserved for open sessions")
+    escrowed_micro_usdc: Money = Field(description="In escrow for open sessions; the balance is without it")
     available_micro_usdc: Money
     last_sync_block: str
     updated_at: Instant
@@ -161,7 +162,7 @@ class Health(Output):
 
 def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[str, object]:
     """Present a settlement as `Settlement`. FAILED and parked ones are PENDING: the server operator resolves them."""
-    if record is None:
+    if record is None or record.lane is SettlementLane.VOID:
         return {
             "sessionId": session_id,
             "state": "NOT_READY",
@@ -203,6 +204,7 @@ def wallet_json(wallet: WalletView) -> dict[str, object]:
         "trackedBalance": str(wallet.balance_micro),
         "trackedAllowance": str(wallet.allowance_micro),
         "heldMicroUsdc": str(wallet.held_micro),
+        "escrowedMicroUsdc": str(wallet.escrowed_micro),
         "availableMicroUsdc": str(wallet.available_micro),
         "lastSyncBlock": str(wallet.last_sync_block),
         "updatedAt": iso(wallet.updated_at_ms),

@@ -11,7 +11,7 @@ CREATE TABLE hold_opening (
   consent json NOT NULL,
   state text NOT NULL CHECK (state IN (
     'COMPOSED', 'SIGNED', 'SENT', 'MINED', 'CONFIRMED', 'REVERTED', 'STUCK', 'FAILED', 'MISMATCHED', 'WRITTEN_OFF')),
-  lane text NOT NULL DEFAULT 'PAYABLE' CHECK (lane IN ('PAYABLE', 'RETRY', 'FREE')),
+  lane text NOT NULL DEFAULT 'PAYABLE' CHECK (lane IN ('PAYABLE', 'RETRY')),
   reason text,
   tx_hash text,
   block_number bigint,
@@ -46,6 +46,15 @@ CREATE TABLE opening_attempt (
 );
 CREATE INDEX opening_attempt_by_nonce ON opening_attempt (relayer, nonce);
 CREATE INDEX opening_attempt_by_session ON opening_attempt (session_id, position);
+
+-- VOID: returns the amount of a session that never was LIVE. It is no settlement that a customer is told of.
+ALTER TABLE settlement DROP CONSTRAINT settlement_lane_check;
+ALTER TABLE settlement ADD CONSTRAINT settlement_lane_check CHECK (lane IN ('PAYABLE', 'RETRY', 'FREE', 'VOID'));
+DROP TRIGGER webhook_settlement ON settlement;
+CREATE TRIGGER webhook_settlement AFTER UPDATE OF state ON settlement FOR EACH ROW
+  WHEN (NEW.lane <> 'VOID' AND NEW.state IN ('CONFIRMED', 'MISMATCHED')
+    AND (OLD.state, OLD.tx_hash) IS DISTINCT FROM (NEW.state, NEW.tx_hash))
+  EXECUTE FUNCTION webhook_settlement();
 
 -- The block in which the contract took the amount: from then on the hold reserves nothing of the wallet (RELEASED).
 ALTER TABLE hold ADD COLUMN escrowed_block bigint;

@@ -145,7 +145,8 @@ async def _close_money(connection: Connection, write: SessionWrite) -> None:
     if write.release_hold:
         await holds.release_hold(connection, write.session.id)
     if write.settle is not None:
-        await holds.compose_settlement(connection, write.settle, now_ms=write.at_ms)
+        is_void = write.session.state is not SessionState.ENDED
+        await holds.compose_settlement(connection, write.settle, now_ms=write.at_ms, is_void=is_void)
 
 
 async def load_session(database: Database, session_id: str) -> StoredSession | None:

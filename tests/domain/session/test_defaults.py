@@ -30,8 +30,8 @@ EXPECTED = {
         "track": Track(), "is_inside": None, "outside_in_row": 0, "coarse_in_row": 0, "last_fix": None,
         "last_sequence": -1,
     },
-    Live: {"pause_reason": None, "consumer_seen_ms": 0},
-    Ended: {"settlement_tx_hash": None},
+    Live: {"pause_reason": None, "consumer_seen_ms": 0, "hold_tx_hash": None},
+    Ended: {"settlement_tx_hash": None, "hold_tx_hash": None},
     Closed: {"is_dispatched": False},
     Session: {"version": 0, "head_hash": "", "events": 0, "ended_head_hash": None},
     SessionLimits: {
@@ -72,7 +72,7 @@ EXPECTED = {
     SessionStatus: {
         "assigned_at_ms": None, "started_at_ms": None, "ended_at_ms": None, "end_reason": None, "meter_state": None,
         "pause_reason": None, "clean_seconds": 0, "charged": 0, "settlement_tx_hash": None, "video_ref": None,
-        "whep_url": None, "whip_url": None,
+        "whep_url": None, "whip_url": None, "hold_tx_hash": None,
     },
 }  # fmt: skip
 

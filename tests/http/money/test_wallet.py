@@ -127,6 +127,7 @@ async def test_a_wallet_shows_balance_allowance_and_what_is_held(world: World) -
         "trackedBalance": "5000000",
         "trackedAllowance": "3000000",
         "heldMicroUsdc": str(hold),
+        "escrowedMicroUsdc": "0",
         "availableMicroUsdc": str(3_000_000 - hold),
         "lastSyncBlock": "4",
         "updatedAt": wallet["updatedAt"],

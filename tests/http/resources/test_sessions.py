@@ -110,6 +110,8 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         "quoteId": None,
         "instructions": None,
         "metadata": None,
+        "fundsState": None,
+        "holdTxHash": None,
     }
     assert data_of(await consumer.wallet.get(f"{SESSIONS}/{session['id'].upper()}")) == session
 

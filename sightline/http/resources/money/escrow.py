@@ -8,7 +8,7 @@ from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Reply, reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
-from sightline.http.schemas.escrow import EscrowTermsOutput, Statement, TermsQuery, offer_json, statement_json
+from sightline.http.schemas.escrow import SessionTerms, Statement, TermsQuery, offer_json, statement_json
 from sightline.http.services import Services
 
 
@@ -31,7 +31,7 @@ class EscrowResources:
         operation=Operation.GET_QUOTE,
         rate=RateClass.QUOTE,
         query=TermsQuery,
-        output=EscrowTermsOutput,
+        output=SessionTerms,
         errors=(Code.NOT_FOUND, Code.INVALID_STATE),
     )
     async def terms(self, call: Call) -> Reply:

@@ -23,6 +23,7 @@ _RELEASE_HOLD = "UPDATE hold SET state = 'RELEASED' WHERE session_id = $1 AND st
 _COMPOSE = """
 INSERT INTO settlement (session_id, session_id_hash, payload, state, retry_at_ms, composed_at_ms, updated_at_ms, lane)
 SELECT $1, $2, $3, 'COMPOSED', $4::bigint, $4::bigint, $4::bigint, CASE
+  WHEN $7 THEN 'VOID'
   WHEN $6::numeric = 0 THEN 'FREE'
   WHEN EXISTS (
     SELECT FROM wallet_state w WHERE w.address = $5 AND NOT w.needs_reading
@@ -83,11 +84,17 @@ async def release_hold(connection: Connection, session_id: str) -> None:
     await connection.execute(_RELEASE_HOLD, session_id)
 
 
-async def compose_settlement(connection: Connection, payload: SettlementPayload, *, now_ms: int) -> None:
-    """Add an ended session to the settlement outbox; a later payload for the same session is ignored."""
+async def compose_settlement(
+    connection: Connection, payload: SettlementPayload, *, now_ms: int, is_void: bool = False
+) -> None:
+    """Add an ended session to the settlement outbox; a later payload for the same session is ignored.
+
+    Args:
+        is_void: The session never was LIVE: its amount returns from escrow, and nobody is told of a settlement.
+    """
     await connection.execute(
         _COMPOSE, payload.session_id, session_id_hash(payload.session_id), payload_text(payload), now_ms,
-        payload.from_address.lower(), payload.to_amount + payload.fee_amount,
+        payload.from_address.lower(), payload.to_amount + payload.fee_amount, is_void,
     )  # fmt: skip
 
 

@@ -41,8 +41,7 @@ SELECT composed_at_ms / 86400000 AS day, count(*) AS sessions, sum((payload ->> 
   sum((payload ->> 'toAmount')::numeric) AS to_amount, sum((payload ->> 'feeAmount')::numeric) AS fee_amount
 FROM settlement
 WHERE payload ->> '{side}' = $1 AND composed_at_ms >= $2 AND composed_at_ms < $3 AND state <> 'WRITTEN_OFF'
-  AND NOT EXISTS (
-    SELECT FROM session s WHERE s.id = settlement.session_id AND s.state IN ('CANCELLED', 'EXPIRED'))
+  AND lane <> 'VOID'
 GROUP BY 1 ORDER BY 1
 """
 USAGE: Final = {side: _USAGE.format(side=side) for side in UsageSide}
@@ -157,7 +156,9 @@ _VOID = (
 _WALLET = """
 SELECT t.address, w.balance, w.allowance, w.block_number, w.needs_reading, w.updated_at_ms, t.tracked_at_ms,
   c.number AS head, c.checked_at_ms, coalesce((
-    SELECT sum(h.amount) FROM hold h WHERE h.payer = t.address AND h.state <> 'RELEASED'), 0) AS held
+    SELECT sum(h.amount) FROM hold h WHERE h.payer = t.address AND h.state <> 'RELEASED'), 0) AS held, coalesce((
+    SELECT sum(o.max_amount) FROM hold h JOIN hold_opening o USING (session_id)
+    WHERE h.payer = t.address AND h.escrowed_block IS NOT NULL AND h.released_block IS NULL), 0) AS escrowed
 FROM tracked_wallet t LEFT JOIN wallet_state w USING (address) LEFT JOIN chain_cursor c ON true
 WHERE t.workspace_id = $1
 """
@@ -277,6 +278,7 @@ class PostgresLedger(PostgresOutbox):
             balance_micro=int(row["balance"]) if read else 0,
             allowance_micro=int(row["allowance"]) if read else 0,
             held_micro=int(row["held"]),
+            escrowed_micro=int(row["escrowed"]),
             last_sync_block=row["head"] if is_current else row["block_number"] or 0,
             updated_at_ms=row["updated_at_ms"] if read else row["tracked_at_ms"],
         )

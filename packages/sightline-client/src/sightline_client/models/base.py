@@ -172,6 +172,14 @@ class PauseReason(OpenEnum):
     MEDIA_LOST = "MEDIA_LOST"
 
 
+class FundsState(OpenEnum):
+    """Where the amount of a session in escrow is."""
+
+    RESERVED = "RESERVED"
+    HELD = "HELD"
+    SETTLED = "SETTLED"
+
+
 class SettlementState(OpenEnum):
     """State of a payment."""
 

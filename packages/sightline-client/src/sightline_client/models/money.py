@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sightline_client.models.base import Model, Money, SettlementState, Time, WalletEventKind
+from sightline_client.money import MicroUsdc
 from sightline_client.verification import TrustedDeployment
 
 
@@ -60,6 +61,8 @@ class Wallet(Model):
     tracked_balance: Money
     tracked_allowance: Money
     held_micro_usdc: Money
+    escrowed_micro_usdc: Money = MicroUsdc(0)
+    """In the escrow contract for open sessions; the balance is without it."""
     available_micro_usdc: Money
     last_sync_block: str
     updated_at: Time

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from sightline_client.models.base import (
     EndReason,
+    FundsState,
     MeterState,
     Model,
     Money,
@@ -67,8 +68,8 @@ class Session(Model):
     quote_id: str | None = None
     instructions: str | None = None
     metadata: dict[str, Any] | None = None
-    funds_state: str | None = None
-    """RESERVED, HELD or SETTLED, where the server holds the amount in escrow."""
+    funds_state: FundsState | None = None
+    """Where the amount is, if the server holds it in escrow."""
     hold_tx_hash: str | None = None
     """The transaction by which the escrow contract took the hold."""
 
