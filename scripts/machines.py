@@ -26,6 +26,7 @@ from sightline.domain.refusal import Refusal
 from sightline.domain.session import machine as session_machine
 from sightline.domain.session.messages import (
     Assign,
+    BeginFunding,
     Cancel,
     CancelAssignment,
     ConsumerActive,
@@ -97,6 +98,7 @@ def session_phases() -> dict[str, tuple[Session, int]]:
     return {
         "REQUESTED": (requested, T0 + 2_000),
         "ASSIGNED": (assigned, T0 + 2_000),
+        "ASSIGNED, funding": (_told(assigned, BeginFunding(), T0 + 1_000), T0 + 2_000),
         "LIVE running": (running, T0 + 2_000),
         "LIVE paused": (paused, T0 + 2_000),
         "ENDED": (_told(running, End(Party.CONSUMER), T0 + 1_000), T0 + 2_000),
@@ -121,6 +123,7 @@ def session_messages(at_ms: int) -> dict[str, Any]:
     """Return one message per row."""
     return {
         "Assign": Assign(_OPERATOR),
+        "BeginFunding": BeginFunding(),
         "GoLive": GoLive(_VIDEO),
         "End by the consumer": End(Party.CONSUMER),
         "End by the operator": End(Party.OPERATOR),
