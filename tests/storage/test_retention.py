@@ -17,13 +17,14 @@ from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.operations.retention import (
-    ATTEMPTS,
     BATCH_ROWS,
     FAUCET_DAYS,
     IDEMPOTENCY,
     NONCES,
+    OPENING_ATTEMPTS,
     REVOKED_KEYS,
     SESSIONS,
+    SETTLEMENT_ATTEMPTS,
     UNUSED_QUOTES,
     USED_QUOTES,
     WALLET_SESSIONS,
@@ -297,7 +298,8 @@ async def test_a_webhook_event_is_deleted_with_its_deliveries_after_thirty_days(
         (USED_QUOTES, "quote_used"),
         (REVOKED_KEYS, "api_key_revoked"),
         (SESSIONS, "session_closed"),
-        (ATTEMPTS, "settlement_attempt_by_age"),
+        (SETTLEMENT_ATTEMPTS, "settlement_attempt_by_age"),
+        (OPENING_ATTEMPTS, "opening_attempt_by_age"),
         (FAUCET_DAYS, "faucet_day_by_age"),
         (WEBHOOKS, "webhook_message_by_age"),
     ],

@@ -45,6 +45,7 @@ CREATE TABLE opening_attempt (
   PRIMARY KEY (tx_hash, session_id)
 );
 CREATE INDEX opening_attempt_by_nonce ON opening_attempt (relayer, nonce);
+CREATE INDEX opening_attempt_by_age ON opening_attempt (signed_at_ms);
 CREATE INDEX opening_attempt_by_session ON opening_attempt (session_id, position);
 
 -- VOID: returns the amount of a session that never was LIVE. It is no settlement that a customer is told of.

@@ -176,3 +176,31 @@ async def test_a_session_without_a_valid_signature_of_its_payer_is_refused(serve
             await watcher.post("/sessions", **(asked | {"maxDurationSeconds": 59}), payment=payment)
         assert shorter.value.detail == "session:consent"
         assert (await watcher.post("/sessions", **asked, payment=payment))["state"] == "REQUESTED"
+
+
+async def test_a_session_in_escrow_goes_on_after_kill_9_and_is_paid_from_its_hold(server: Server) -> None:
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        config = await watcher.get("/config")
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await tracked(watcher, FUNDS)
+        path = f"/sessions/{(await signed_session(watcher, consumer))['id']}"
+        await watcher.post(f"{path}/dispatch")
+        started = await device.post(f"{path}/start")
+        async with filming(device, operator, started["whipUrl"]):
+            await until(
+                lambda: device.get(f"{path}/statement"), lambda seen: seen["cleanSeconds"] >= 1, "seconds are proved"
+            )
+        await server.kill()
+        await server.start()
+        after = await watcher.get(path)
+        assert (after["state"], after["fundsState"]) == ("LIVE", "HELD")
+        assert after["holdTxHash"] == started["session"]["holdTxHash"]
+        charged = int((await watcher.post(f"{path}/end"))["chargedMicroUsdc"])
+        assert charged > 0
+        await tracked(watcher, FUNDS - charged)
+        chain = AsyncChain(config["rpcUrl"])
+        assert await chain.balance_of(config["usdcAddress"], config["settlementAddress"]) == 0

@@ -76,15 +76,23 @@ WITH gone AS (
 SELECT count(*) AS deleted, max(proved_at_ms) AS newest FROM gone
 """
 FAUCET_DAYS: Final = _oldest("faucet_day", "(day * 86400000::bigint)")
-ATTEMPTS: Final = """
-WITH gone AS (
-  DELETE FROM settlement_attempt WHERE ctid = ANY(ARRAY(
-    SELECT a.ctid FROM settlement_attempt a JOIN settlement s USING (session_id)
-    WHERE a.signed_at_ms >= $1 AND a.signed_at_ms < $2 AND s.state = 'CONFIRMED' AND s.confirmed_at_ms < $2
-    ORDER BY a.signed_at_ms LIMIT $3))
-  RETURNING signed_at_ms)
-SELECT count(*) AS deleted, max(signed_at_ms) AS newest FROM gone
-"""
+
+
+def _attempts(table: str) -> str:
+    """Delete signed transactions of sessions whose settlement is confirmed."""
+    return f"""
+    WITH gone AS (
+      DELETE FROM {table} WHERE ctid = ANY(ARRAY(
+        SELECT a.ctid FROM {table} a JOIN settlement s USING (session_id)
+        WHERE a.signed_at_ms >= $1 AND a.signed_at_ms < $2 AND s.state = 'CONFIRMED' AND s.confirmed_at_ms < $2
+        ORDER BY a.signed_at_ms LIMIT $3))
+      RETURNING signed_at_ms)
+    SELECT count(*) AS deleted, max(signed_at_ms) AS newest FROM gone
+    """  # noqa: S608  constants only
+
+
+SETTLEMENT_ATTEMPTS: Final = _attempts("settlement_attempt")
+OPENING_ATTEMPTS: Final = _attempts("opening_attempt")
 SESSIONS: Final = """
 WITH gone AS (
   DELETE FROM session WHERE ctid = ANY(ARRAY(
@@ -97,7 +105,8 @@ WITH gone AS (
   RETURNING id, updated_at_ms
 ), events AS (DELETE FROM session_event e USING gone WHERE e.session_id = gone.id
 ), proofs AS (DELETE FROM media_proof m USING gone WHERE m.session_id = gone.id
-), holds AS (DELETE FROM hold h USING gone WHERE h.session_id = gone.id AND h.released_block IS NULL
+), holds AS (DELETE FROM hold h USING gone
+  WHERE h.session_id = gone.id AND h.released_block IS NULL AND h.escrowed_block IS NULL
 ), edges AS (
   DELETE FROM relation_tuple r USING gone WHERE r.resource_type = 'session' AND r.resource_id = gone.id::text)
 SELECT count(*) AS deleted, max(updated_at_ms) AS newest FROM gone
@@ -171,7 +180,8 @@ class Retention:
             ("faucet_days", FAUCET_DAYS, retention_ms - DAY_MS),
             ("sessions", SESSIONS, history_ms),
             ("used_quotes", USED_QUOTES, history_ms),
-            ("settlement_attempts", ATTEMPTS, history_ms),
+            ("settlement_attempts", SETTLEMENT_ATTEMPTS, history_ms),
+            ("opening_attempts", OPENING_ATTEMPTS, history_ms),
             ("revoked_keys", REVOKED_KEYS, history_ms),
             ("session_notes", SESSION_NOTES, history_ms),
             ("audit_entries", AUDIT_ENTRIES, retention_ms - self._options.audit_days * DAY_MS),
