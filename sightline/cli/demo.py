@@ -17,9 +17,10 @@ from rich.console import Console
 
 from sightline.cli.checks import CheckFailedError, Checks
 from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant
-from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError
+from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError, NotFoundError
 from sightline_client.commands.signals import stop_like_ctrl_c
-from sightline_client.models import ChainConfig, SessionState, SettlementState
+from sightline_client.escrow import Payment, sign_payment
+from sightline_client.models import ChainConfig, Quote, Session, SessionState, SettlementState
 
 T = TypeVar("T")
 
@@ -138,7 +139,8 @@ class Demo:
         self._checks.equal("operator", online.availability_state, "ONLINE")
         quote = await api.quote(*PLACE, seconds=DURATION_S)
         self._checks.equal("operators at the place", quote.available_operators, 1)
-        session = await api.sessions.create(*PLACE, seconds=DURATION_S, quote_id=quote.quote_id)
+        payment = await self._sign_payment(api, quote)
+        session = await api.sessions.create(*PLACE, seconds=DURATION_S, quote_id=quote.quote_id, payment=payment)
         self._checks.equal("rate", session.rate_per_second_micro_usdc, quote.rate_per_second_micro_usdc)
         self._checks.equal("hold", session.hold_micro_usdc, quote.estimated_total_micro_usdc)
         settlement = await api.sessions.settlement(session.id)
@@ -147,12 +149,30 @@ class Demo:
         self._checks.equal("dispatched to", assigned.operator_workspace_id, operator.workspace_id)
         return session.id
 
+    async def _sign_payment(self, api: AsyncSightline, quote: Quote) -> Payment | None:
+        """Let the consumer's wallet sign the session's amount; None where the service has no escrow."""
+        try:
+            terms = await api.sessions.terms(quote.quote_id, seconds=DURATION_S)
+        except NotFoundError:
+            return None
+        self._checks.equal("to be held (micro-USDC)", terms.max_amount_micro_usdc, quote.estimated_total_micro_usdc)
+        return sign_payment(terms, self._consumer.wallet)
+
+    async def _check_hold(self, session: Session) -> None:
+        """Check that the contract holds the amount while the session is LIVE."""
+        if session.funds_state is None:
+            return
+        self._checks.equal("funds", session.funds_state, "HELD")
+        held = await self._chain.balance_of(self._config.usdc_address, self._config.settlement_address)
+        self._checks.equal("held by the contract (micro-USDC)", held, session.hold_micro_usdc)
+
     async def watch(self, api: AsyncSightline, session_id: str) -> None:
         """Wait until the session is LIVE, save a frame of it, and play its video. May be repeated."""
         self._console.print("[bold]3[/] live: the device publishes, the consumer watches")
         session = await self._until(
             "LIVE", partial(api.sessions.get, session_id), lambda seen: seen.state == SessionState.LIVE
         )
+        await self._check_hold(session)
         first = trio.current_time()
         frame = await self._first_frame(api, session_id)
         self._frame_path.write_bytes(frame.jpeg)
@@ -209,6 +229,9 @@ class Demo:
         result = await receipt.verify(deployment=self._config.deployment, rpc=self._config.rpc_url)
         self._checks.true("receipt", not result.skipped, "recomputed from its events, and paid on the chain")
         token = self._config.usdc_address
+        if ended.funds_state is not None:
+            kept = await self._chain.balance_of(token, self._config.settlement_address)
+            self._checks.equal("left in the contract (micro-USDC)", kept, 0)
         left = await self._chain.balance_of(token, self._consumer.wallet.address)
         self._checks.equal("consumer's balance on the chain", left, FUNDS - charged)
         earned = await self._chain.balance_of(token, self._operator.wallet.address)
@@ -245,7 +268,7 @@ def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
     console = Console()
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-demo-"))
     directory.mkdir(parents=True, exist_ok=True)
-    demo = Demo(console, LocalServer(directory), frame_path)
+    demo = Demo(console, LocalServer(directory, funds_policy="escrow"), frame_path)
     stop_like_ctrl_c()
     try:
         trio.run(partial(demo.run, keep=keep))

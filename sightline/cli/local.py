@@ -41,8 +41,10 @@ class LocalTenant:
 class LocalServer:
     """Programs of one directory: the server, its devices and its faucet. Logs are files of the directory."""
 
-    def __init__(self, directory: Path, *, port: int = 0) -> None:
+    def __init__(self, directory: Path, *, port: int = 0, funds_policy: str | None = None) -> None:
+        """Args: funds_policy: of the server; None: that of the environment."""
         self.directory = directory
+        self._env = {} if funds_policy is None else {"SIGHTLINE_FUNDS_POLICY": funds_policy}
         self.url = ""
         self._port = port
 
@@ -63,7 +65,7 @@ class LocalServer:
         command = [sys.executable, "-m", "sightline.cli", "serve", *ports, "--data-dir", str(self.directory / "data")]
         with self.log_path.open("ab") as log_file:
             server = await trio.lowlevel.open_process(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file, env=os.environ | self._env
             )
         try:
             self.url = await self._await_ready(server)

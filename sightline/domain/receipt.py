@@ -479,21 +479,34 @@ class _Checks:
         report.expect(payload["platformFeeBps"], words[4])
         if words[0]:
             self._transferred(deployment, logs, parties, words[0])
+        self._evidence(contract, logs)
 
     def _transferred(self, deployment: TrustedDeployment, logs: list[_Node], parties: list[str], amount: int) -> None:
-        """Require that the trusted token moved the payee's part, to the payee or into its credit at the contract."""
+        """Require that the trusted token moved the payee's part: from the payer or from escrow, or into a credit."""
         topic = "0x" + self.keccak256(b"Transfer(address,address,uint256)").hex()
+        credited = "0x" + self.keccak256(b"Credited(address,bytes32,uint256)").hex()
         payer, payee = parties
-        credit = "0x" + deployment.settlement_address.lower()[2:].rjust(64, "0")
-        token = deployment.usdc_address.lower()
+        contract, token = deployment.settlement_address.lower(), deployment.usdc_address.lower()
+        held = "0x" + contract[2:].rjust(64, "0")
+        session = self.root["settlement"]["payload"]["sessionIdHash"].text().lower()
+        moves = {
+            token: ([topic, payer, payee], [topic, held, payee], [topic, payer, held]),
+            contract: ([credited, payee, session],),
+        }
         if not any(
-            log["address"].text().lower() == token
-            and _topics(log) in ([topic, payer, payee], [topic, payer, credit])
-            and _words(log["data"]) == [amount]
+            _topics(log) in moves.get(log["address"].text().lower(), ()) and _words(log["data"]) == [amount]
             for log in logs
         ):
             line = self.root["settlement"]["txHash"].line
             self.report.fail(line, f"has no transfer of {amount} by the token {token} from the payer to the payee")
+
+    def _evidence(self, contract: str, logs: list[_Node]) -> None:
+        """Compare the head hash that the escrow contract published with that of the receipt."""
+        first = "0x" + self.keccak256(b"Evidence(bytes32,bytes32,uint256)").hex()
+        session = self.root["settlement"]["payload"]["sessionIdHash"].text().lower()
+        for log in logs:
+            if log["address"].text().lower() == contract and _topics(log) == [first, session]:
+                self.report.expect(self.root["meter"]["endedHeadHash"], f"{_words(log['data'])[0]:064x}")
 
     def _of(self, kind: str) -> _Event:
         if kind not in self.last:

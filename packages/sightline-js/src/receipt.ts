@@ -331,16 +331,23 @@ class Receipt implements Verification {
     ["toAmount", "feeAmount", "ratePerSecond"].forEach((name, index) => this.expect(payload.at(name), String(words[index])));
     this.expect(payload.at("chargeableSeconds"), Number(words[3]));
     this.expect(payload.at("platformFeeBps"), Number(words[4]));
+    // The head hash that the escrow contract published is that of the receipt.
+    const evidence = `0x${keccak("Evidence(bytes32,bytes32,uint256)")}`;
+    for (const each of logs) {
+      if (!isBy(each, contract) || topicsOf(each).join() !== [evidence, sessionHash].join()) continue;
+      this.expect(this.root.at("meter").at("endedHeadHash"), (wordsOf(each.at("data"))[0] ?? 0n).toString(16).padStart(64, "0"));
+    }
     const amount = words[0] ?? 0n;
     if (amount === 0n) return;
-    // The trusted token moved the payee's part, to the payee or into its credit at the contract.
+    // The trusted token moved the payee's part: from the payer or from escrow, or into a credit.
     const transfer = `0x${keccak("Transfer(address,address,uint256)")}`;
-    const credit = `0x${contract.slice(2).padStart(64, "0")}`;
+    const credited = `0x${keccak("Credited(address,bytes32,uint256)")}`;
+    const held = `0x${contract.slice(2).padStart(64, "0")}`;
+    const ofToken = [[transfer, payer, payee], [transfer, held, payee], [transfer, payer, held]].map((topics) => topics.join());
     const isMoved = logs.some((each) => {
-      const [first, from, to, ...others] = topicsOf(each);
-      const value = wordsOf(each.at("data"));
-      const isTransfer = isBy(each, token) && first === transfer && others.length === 0;
-      return isTransfer && from === payer && (to === payee || to === credit) && value.length === 1 && value[0] === amount;
+      const [topics, value] = [topicsOf(each).join(), wordsOf(each.at("data"))];
+      const isMove = isBy(each, token) ? ofToken.includes(topics) : isBy(each, contract) && topics === [credited, payee, sessionHash].join();
+      return isMove && value.length === 1 && value[0] === amount;
     });
     if (!isMoved) this.fail(txLine, `has no transfer of ${amount} by the token ${token} from the payer to the payee`);
   }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from sightline_client import ApiError, AsyncChain
+from sightline_client import ApiError, AsyncChain, TrustedDeployment
 from sightline_client.video.assets import clip_path
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -112,6 +112,10 @@ async def test_a_payer_without_gas_and_allowance_signs_and_the_rest_returns_to_i
             "the session knows its payment",
         )
         assert (after["fundsState"], after["holdTxHash"]) == ("SETTLED", started["session"]["holdTxHash"])
+        receipt = await watcher.sessions.receipt(session["id"])
+        deployment = TrustedDeployment(config["chainId"], escrow, token)
+        verified = await receipt.verify(deployment=deployment, rpc=config["rpcUrl"])
+        assert not verified.skipped, "the transfer from escrow and the published head hash are those of the receipt"
         ledger = (await watcher.get("/wallet/events"))["items"]
         assert [(row["kind"], row["amountMicroUsdc"]) for row in ledger if row["sessionId"] == session["id"]] == [
             ("TRANSFER_IN", str(hold - charged)), ("TRANSFER_OUT", str(hold)),

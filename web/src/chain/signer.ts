@@ -42,6 +42,10 @@ export async function extensionWallet({ info, provider }: Extension): Promise<Si
     address,
     sign: async (text) =>
       (await provider.request({ method: "personal_sign", params: [`0x${bytesToHex(utf8ToBytes(text))}`, address] })) as string,
+    signTyped: async (data) => {
+      await useChain(provider);
+      return (await provider.request({ method: "eth_signTypedData_v4", params: [address, JSON.stringify(data)] })) as string;
+    },
     send: async (to, data) => {
       await useChain(provider);
       const hash = await provider.request({ method: "eth_sendTransaction", params: [{ from: address, to, data }] });

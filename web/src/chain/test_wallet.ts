@@ -1,8 +1,10 @@
 // A key pair in this browser, for test chains: phones have no wallet extensions, and strangers no wallet.
-import { addr, eip191Signer, Transaction } from "micro-eth-signer";
+import { addr, eip191Signer, signTyped, Transaction } from "micro-eth-signer";
 import { keep, remembered } from "../store";
 import { mined, rpc } from "./rpc";
 import type { Signer } from "./wallet";
+
+type TypedJson = Parameters<typeof signTyped>[0];
 
 export const addressOf = (key: string): string => addr.fromPrivateKey(key);
 
@@ -11,7 +13,7 @@ export function openTestWallet(): Signer {
   keep("testWallet", key);
   keep("wallet", "test");
   const address = addr.fromPrivateKey(key);
-  return { kind: "test", name: "test", address, sign: async (text) => eip191Signer.sign(text, key), send };
+  return { kind: "test", name: "test", address, sign: async (text) => eip191Signer.sign(text, key), signTyped: async (data) => signTyped(data as TypedJson, key), send };
 
   async function send(to: string, data: string): Promise<void> {
     const call = { from: address, to, data };

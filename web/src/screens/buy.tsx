@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
+import { requestSession } from "../chain/payment";
 import { clock, metres, parsePoint, point, usdc } from "../format";
 import { cities, labelOf, search, type City } from "../map/cities";
 import { useCoverage } from "../map/coverage";
@@ -91,7 +92,7 @@ export default function Buy() {
       maxHoldMicroUsdc: String(hold),
       ...(instructions.value.trim() !== "" && { instructions: instructions.value.trim() }),
     };
-    const session = await need(api.POST("/api/v1/sessions", { params: { header: once() }, body }));
+    const session = await requestSession(body);
     if (price.availableOperators > 0) {
       // If every operator has just become busy, the request stays open for any of them to accept.
       const path = { id: session.id };
