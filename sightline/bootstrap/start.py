@@ -41,6 +41,7 @@ from sightline.ports.video import WatchAccess
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore
 from sightline.storage.postgres.money.ledger import PostgresLedger
+from sightline.storage.postgres.money.mandates import PostgresMandates
 from sightline.storage.postgres.money.openings import PostgresOpenings
 from sightline.storage.postgres.money.payments import PostgresPayments
 from sightline.storage.postgres.operations.newest import newest_instant
@@ -90,7 +91,11 @@ async def open_core(base: Base) -> AsyncIterator[Core]:
                     ledger=stores.ledger,
                     outbox=PostgresLedger(stores.outbox),
                     wallets=PostgresLedger(stores.wallets),
-                    holds=Holds(all=stores.openings, relayer=PostgresOpenings(stores.outbox)),
+                    holds=Holds(
+                        all=stores.openings,
+                        relayer=PostgresOpenings(stores.outbox),
+                        mandates=PostgresMandates(database),
+                    ),
                     clock=clock,
                     ids=base.ids,
                     endpoint=endpoint,

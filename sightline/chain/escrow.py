@@ -19,12 +19,13 @@ from sightline.chain.relayer.openings import hold_of, mandate_of
 from sightline.chain.rpc.reader import hex_bytes
 from sightline.domain.addresses import recovered_address
 from sightline.domain.errors import RefusedError, UnavailableError
-from sightline.domain.escrow import START_RESERVE_MS, ConsentKind
+from sightline.domain.escrow import START_RESERVE_MS, ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Session, Terms
+from sightline.domain.units import SECOND_MS
 from sightline.ports.chain import ChainReader
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import EscrowTerms, HoldOpening, OpeningOutbox, SignedStatement
+from sightline.ports.escrow import EscrowTerms, HoldOpening, Mandates, OpeningOutbox, SignedStatement
 from sightline.ports.ledger import SettlementState
 from sightline.system.keccak import session_id_hash
 
@@ -50,9 +51,11 @@ class ChainEscrow:
     """Implements `Escrow` with the outbox of the relayer."""
 
     def __init__(
-        self, openings: OpeningOutbox, meter: Meter, reader: ChainReader, domains: Domains, *, clock: Clock
-    ) -> None:
+        self, openings: OpeningOutbox, mandates: Mandates, meter: Meter, reader: ChainReader, domains: Domains,
+        *, clock: Clock,
+    ) -> None:  # fmt: skip
         self._openings = openings
+        self.mandates = mandates
         self._meter = meter
         self._reader = reader
         self._domains = domains
@@ -111,29 +114,33 @@ class ChainEscrow:
         )  # fmt: skip
         match consent.kind:
             case ConsentKind.AUTHORIZATION:
-                await self._require_signed(terms, self._domains.token.digest(self._authorization(signed)))
+                digest = self._domains.token.digest(self._authorization(signed))
+                await self._require_signed(terms.payer_address, digest, consent.signature)
             case ConsentKind.CONSENT:
-                await self._require_signed(terms, self._domains.escrow.digest(signed))
+                await self._require_signed(terms.payer_address, self._domains.escrow.digest(signed), consent.signature)
             case ConsentKind.MANDATE:
-                await self._require_mandate(terms)
+                await self._require_allowed(terms, consent)
 
-    async def _require_signed(self, terms: Terms, digest: bytes) -> None:
+    async def _require_signed(self, payer: str, digest: bytes, signature: str) -> None:
         """Require the payer's key, or an account with code, whose signature the contract itself checks (ERC-1271)."""
-        assert terms.consent is not None
-        mandate = terms.consent.mandate
-        signature = terms.consent.signature if mandate is None else mandate.signature
-        if recovered_address(digest, hex_bytes(signature)) == terms.payer_address.lower():
+        if recovered_address(digest, hex_bytes(signature)) == payer.lower():
             return
-        if not await self._reader.code(terms.payer_address):
+        if not await self._reader.code(payer):
             raise RefusedError(_refused("the signature is not that of the workspace's wallet"))
 
-    async def _require_mandate(self, terms: Terms) -> None:
-        consent = terms.consent
-        assert consent is not None, "the caller has looked for a consent"
+    async def require_mandate(self, mandate: SignedMandate, payer: str) -> None:
+        """Refuse a mandate that a payer has not signed, or that is over."""
+        if mandate.payer != payer.lower():
+            raise RefusedError(_refused("the mandate is of another wallet"))
+        if mandate.valid_until_s * SECOND_MS <= self._clock.now_ms():
+            raise RefusedError(_refused("the mandate is over"))
+        await self._require_signed(payer, self._domains.escrow.digest(mandate_of(mandate)), mandate.signature)
+
+    async def _require_allowed(self, terms: Terms, consent: PayerConsent) -> None:
+        """Require a mandate that allows the session."""
         mandate = consent.mandate
         assert mandate is not None, "a consent by mandate has one"
         limits = (
-            ("payer", mandate.payer == terms.payer_address.lower()),
             ("session limit", terms.hold <= mandate.max_per_session),
             ("day limit", terms.hold <= mandate.max_per_day),
             ("rate", terms.rate <= mandate.max_rate),
@@ -142,8 +149,8 @@ class ChainEscrow:
         )
         for name, is_within in limits:
             if not is_within:
-                raise RefusedError(_refused(f"the mandate's {name} does not allow this session"))
-        await self._require_signed(terms, self._domains.escrow.digest(mandate_of(mandate)))
+                raise RefusedError(_refused(f"the mandate's {name} does not allow it"))
+        await self.require_mandate(mandate, terms.payer_address)
 
     async def statement(
         self, session_id: str, *, clean_seconds: int, head_hash: str, is_final: bool

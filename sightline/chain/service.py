@@ -47,7 +47,7 @@ from sightline.ports.chain import (
     SettlementUpdate,
 )
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import OpeningOutbox
+from sightline.ports.escrow import Mandates, OpeningOutbox
 from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
@@ -149,10 +149,13 @@ class ContractLimits:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """The outbox of holds, as all servers read it and as the relayer writes it."""
+    """What is stored for SessionEscrow."""
 
     all: OpeningOutbox
+    """The outbox of holds, as all servers use it."""
     relayer: OpeningOutbox
+    """The same, as the relayer writes it."""
+    mandates: Mandates
 
 
 @final
@@ -398,7 +401,7 @@ async def open_chain(
             if holds is None:
                 raise ChainRefusedError("SessionEscrow needs a database: holds are stored before they are opened")
             domains = await _domains(reader, endpoint.identity.chain_id, token, settlement)
-            escrow = ChainEscrow(holds.all, meter, reader, domains, clock=clock)
+            escrow = ChainEscrow(holds.all, holds.mandates, meter, reader, domains, clock=clock)
             parts = EscrowParts(openings=holds.relayer, meter=meter, on_round=escrow.on_round)
         make_relayer = partial(
             Relayer, endpoint.rpc, outbox or ledger, endpoint.signer, endpoint.identity, relayer_options,

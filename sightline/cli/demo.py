@@ -19,7 +19,7 @@ from sightline.cli.checks import CheckFailedError, Checks
 from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError, NotFoundError
 from sightline_client.commands.signals import stop_like_ctrl_c
-from sightline_client.escrow import Payment, sign_payment
+from sightline_client.escrow import Payment, sign_mandate, sign_payment
 from sightline_client.models import ChainConfig, Quote, Session, SessionState, SettlementState
 
 T = TypeVar("T")
@@ -29,6 +29,8 @@ DURATION_S: Final = 120
 PLAY_S: Final = 5
 POLL_S: Final = 0.1
 BASIS_POINTS: Final = 10_000
+RATE_MAX: Final = 10_000
+DAY_S: Final = 86_400
 
 
 @final
@@ -156,6 +158,13 @@ class Demo:
         except NotFoundError:
             return None
         self._checks.equal("to be held (micro-USDC)", terms.max_amount_micro_usdc, quote.estimated_total_micro_usdc)
+        # With it the printed API key pays for further views, without the wallet.
+        day_after_s = int(quote.expires_at.timestamp()) + DAY_S
+        mandate = sign_mandate(
+            self._config, self._consumer.wallet, max_per_session=FUNDS, max_per_day=FUNDS,
+            max_rate_per_second=RATE_MAX, valid_until=day_after_s,
+        )  # fmt: skip
+        await api.wallet.set_mandate(mandate)
         return sign_payment(terms, self._consumer.wallet)
 
     async def _check_hold(self, session: Session) -> None:

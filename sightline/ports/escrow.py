@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
-from sightline.domain.escrow import ConsentKind, PayerConsent
+from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.session.model import Session, Terms
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import OutboxRecord, TransactionOutbox
@@ -53,6 +53,22 @@ class OpeningOutbox(TransactionOutbox[HoldOpening], Protocol):
         ...
 
 
+class Mandates(Protocol):
+    """The mandates under which workspaces pay, one for each."""
+
+    async def mandate(self, workspace_id: str) -> SignedMandate | None:
+        """Return the mandate of a workspace; None if it has none."""
+        ...
+
+    async def keep(self, workspace_id: str, mandate: SignedMandate, *, now_ms: int) -> None:
+        """Store the mandate of a workspace in place of an earlier one."""
+        ...
+
+    async def drop(self, workspace_id: str) -> None:
+        """Forget the mandate of a workspace."""
+        ...
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedStatement:
@@ -84,6 +100,20 @@ class EscrowTerms:
 
 class Escrow(Protocol):
     """Opens holds and signs statements."""
+
+    @property
+    def mandates(self) -> Mandates:
+        """The stored mandates."""
+        ...
+
+    async def require_mandate(self, mandate: SignedMandate, payer: str) -> None:
+        """Refuse a mandate that a payer has not signed, or that is over.
+
+        Raises:
+            RefusedError: It is not valid.
+            ChainUnavailableError: The chain does not answer.
+        """
+        ...
 
     async def open_hold(self, session: Session) -> str:
         """Open the hold of a session, and return its transaction when it is in a block. Safe to repeat.

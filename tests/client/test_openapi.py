@@ -56,6 +56,9 @@ METHODS = {
     "getQuote": "quote",
     "getSessionTerms": "sessions.terms",
     "getStatement": "sessions.statement",
+    "getMandate": "wallet.mandate",
+    "setMandate": "wallet.set_mandate",
+    "deleteMandate": "wallet.delete_mandate",
     "createSession": "sessions.create",
     "listSessions": "sessions.page",
     "cancelAllAssignments": "sessions.cancel_all_assignments",
@@ -105,7 +108,12 @@ WIDER = {
 }
 """Fields whose enumeration has more values than that of the schema, or the same in one enumeration."""
 RENAMED = {"durationSeconds": "seconds", "maxDurationSeconds": "seconds"}
-COMPOSED = {"createWorkspace": {"walletAddress", "nonce", "signature"}, "postLocation": None, "postLocations": None}
+COMPOSED = {
+    "createWorkspace": {"walletAddress", "nonce", "signature"},
+    "setMandate": {"mandate", "signature"},
+    "postLocation": None,
+    "postLocations": None,
+}
 """Fields that a method builds itself; None: it passes every field on."""
 
 

@@ -70,7 +70,8 @@ _NO_ESCROW = Refusal(Code.INVALID_STATE, "session:escrow", "This service holds n
 _NO_CONSENT = Refusal(
     Code.INSUFFICIENT_CREDIT,
     "session:consent",
-    "This service holds the session's amount before it starts. Sign the terms of a quote and send them as payment",
+    "This service holds the session's amount before it starts. Sign the terms of a quote and send them as payment, or "
+    "give the workspace a mandate (PUT /wallet/mandate)",
 )
 
 
@@ -78,7 +79,7 @@ def _dated(consent: PayerConsent | None, wait_deadline_ms: int) -> PayerConsent 
     """Return a consent with the time until when the hold may be opened. A payer who signs a mandate does not say it."""
     if consent is None or consent.kind is not ConsentKind.MANDATE:
         return consent
-    return replace(consent, open_by_s=(wait_deadline_ms + START_RESERVE_MS) // SECOND_MS)
+    return replace(consent, open_by_s=-(-(wait_deadline_ms + START_RESERVE_MS) // SECOND_MS))
 
 
 @final
@@ -122,7 +123,8 @@ class Broker:
             _require_within_maximum(hold, new.max_hold)
             created_at_ms = self._now()
             # What the payer signs names the session: it has the id of its quote.
-            signed_id = None if new.consent is None or new.consent.kind is ConsentKind.MANDATE else new.quote_id
+            consent = new.consent or await self.escrow.stored_consent(caller.workspace_id)
+            signed_id = None if consent is None or consent.kind is ConsentKind.MANDATE else new.quote_id
             terms = Terms(
                 id=signed_id or self._deps.ids.uuid(),
                 consumer_workspace_id=caller.workspace_id,
@@ -139,7 +141,7 @@ class Broker:
                 instructions=new.instructions,
                 metadata_json=new.metadata_json,
                 consumer_lease_s=new.consumer_lease_s,
-                consent=_dated(new.consent, created_at_ms + new.wait_timeout_s * SECOND_MS),
+                consent=_dated(consent, created_at_ms + new.wait_timeout_s * SECOND_MS),
                 created_at_ms=created_at_ms,
             )
             await self._require_consent(terms)

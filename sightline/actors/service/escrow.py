@@ -8,7 +8,7 @@ from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.pricing import Pricing
 from sightline.actors.types import Answer, Caller
 from sightline.domain.errors import RefusedError
-from sightline.domain.escrow import ConsentKind
+from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import meter_status, parties_of
@@ -18,6 +18,7 @@ from sightline.ports.escrow import Escrow, EscrowTerms, SignedStatement
 OPEN_FOR_MS: Final = 2 * 3_600 * SECOND_MS
 """How long the contract may open a hold after its terms were offered: the longest wait, and the start after it."""
 NO_ESCROW: Final = Refusal(Code.NOT_FOUND, "session:escrow", "This service does not hold payments in escrow")
+NO_MANDATE: Final = Refusal(Code.NOT_FOUND, "wallet:mandate", "The workspace has no mandate")
 NO_HOLD: Final = Refusal(Code.NOT_FOUND, "session:hold", "The session has no open hold")
 
 
@@ -79,6 +80,43 @@ class EscrowService:
         if statement is None:
             raise RefusedError(NO_HOLD)
         return Answer(statement, now_ms)
+
+    async def stored_consent(self, workspace_id: str) -> PayerConsent | None:
+        """Return the consent by the workspace's stored mandate; None without one, or without escrow."""
+        if self._deps.escrow is None:
+            return None
+        mandate = await self._deps.escrow.mandates.mandate(workspace_id)
+        return None if mandate is None else PayerConsent(kind=ConsentKind.MANDATE, open_by_s=0, mandate=mandate)
+
+    async def mandate(self, workspace_id: str) -> Answer[SignedMandate]:
+        """Return the workspace's stored mandate.
+
+        Raises:
+            RefusedError: No escrow, or no mandate.
+        """
+        mandate = await self._require_escrow().mandates.mandate(workspace_id)
+        if mandate is None:
+            raise RefusedError(NO_MANDATE)
+        return Answer(mandate, self._deps.clock.now_ms())
+
+    async def keep_mandate(self, workspace_id: str, mandate: SignedMandate) -> Answer[SignedMandate]:
+        """Store a mandate of the workspace's wallet, under which it pays for sessions without a payment of their own.
+
+        Raises:
+            RefusedError: No escrow, or the mandate is not valid.
+        """
+        escrow = self._require_escrow()
+        workspace = await self._look_up.require_workspace(workspace_id)
+        await escrow.require_mandate(mandate, workspace.wallet_address)
+        now_ms = self._deps.clock.now_ms()
+        await escrow.mandates.keep(workspace_id, mandate, now_ms=now_ms)
+        return Answer(mandate, now_ms)
+
+    async def drop_mandate(self, workspace_id: str) -> Answer[SignedMandate]:
+        """Forget the workspace's mandate, and return it."""
+        answer = await self.mandate(workspace_id)
+        await self._require_escrow().mandates.drop(workspace_id)
+        return answer
 
     def _require_escrow(self) -> Escrow:
         if self._deps.escrow is None:

@@ -74,14 +74,24 @@ def consent_doc(consent: PayerConsent | None) -> Doc | None:
     if consent is None:
         return None
     mandate = consent.mandate
-    return {**_fields(consent), "mandate": None if mandate is None else _fields(mandate)}
+    return {**_fields(consent), "mandate": None if mandate is None else mandate_doc(mandate)}
+
+
+def mandate_doc(mandate: SignedMandate) -> Doc:
+    """A mandate as a document."""
+    return _fields(mandate)
+
+
+def mandate_of(doc: Mapping[str, Any]) -> SignedMandate:
+    """The mandate of a document."""
+    return SignedMandate(**doc)
 
 
 def consent_of(doc: Mapping[str, Any] | None) -> PayerConsent | None:
     """The payer's consent of a document."""
     if doc is None:
         return None
-    mandate = None if doc["mandate"] is None else SignedMandate(**doc["mandate"])
+    mandate = None if doc["mandate"] is None else mandate_of(doc["mandate"])
     return PayerConsent(**{**doc, "kind": ConsentKind(doc["kind"]), "mandate": mandate})
 
 

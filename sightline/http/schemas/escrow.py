@@ -60,24 +60,46 @@ class SignedPaymentBody(Input):
         return PayerConsent(kind=ConsentKind(self.kind), open_by_s=self.open_by, signature=self.signature)
 
 
-class MandatePaymentBody(Input):
+class SignedMandateBody(Input):
+    """A mandate with the payer's signature."""
+
+    AREA = "wallet"
+
+    mandate: MandateBody
+    signature: Signature = Field(description="Of the payer's wallet", repr=False)
+
+    def signed(self) -> SignedMandate:
+        """Return the mandate."""
+        body = self.mandate
+        return SignedMandate(
+            payer=body.payer.lower(), max_per_session=MicroUsdc(int(body.max_per_session)),
+            max_per_day=MicroUsdc(int(body.max_per_day)), max_rate=MicroUsdc(int(body.max_rate_per_second)),
+            max_fee_bps=body.max_fee_bps, valid_until_s=body.valid_until, salt=body.salt, signature=self.signature,
+        )  # fmt: skip
+
+
+class MandatePaymentBody(SignedMandateBody):
     """The payer's signature for many sessions, paid from the allowance."""
 
     AREA = "session"
 
     kind: Literal["mandate"]
-    mandate: MandateBody
-    signature: Signature = Field(description="Of the payer's wallet", repr=False)
 
     def consent(self) -> PayerConsent:
         """Return the consent of the payer. The service chooses until when the hold may be opened."""
-        body = self.mandate
-        mandate = SignedMandate(
-            payer=body.payer.lower(), max_per_session=MicroUsdc(int(body.max_per_session)),
-            max_per_day=MicroUsdc(int(body.max_per_day)), max_rate=MicroUsdc(int(body.max_rate_per_second)),
-            max_fee_bps=body.max_fee_bps, valid_until_s=body.valid_until, salt=body.salt, signature=self.signature,
-        )  # fmt: skip
-        return PayerConsent(kind=ConsentKind.MANDATE, open_by_s=0, mandate=mandate)
+        return PayerConsent(kind=ConsentKind.MANDATE, open_by_s=0, mandate=self.signed())
+
+
+class StoredMandate(Output):
+    """The mandate under which the workspace pays for sessions that are created without a payment."""
+
+    payer: Address
+    max_per_session: Money
+    max_per_day: Money
+    max_rate_per_second: Money
+    max_fee_bps: int
+    valid_until: int = Field(description="Unix seconds")
+    salt: str = Field(pattern=HASH_PATTERN)
 
 
 PaymentBody: TypeAlias = Annotated[SignedPaymentBody | MandatePaymentBody, Field(discriminator="kind")]
@@ -145,6 +167,19 @@ def offer_json(offer: Offer) -> dict[str, object]:
         "openBy": terms.open_by_s,
         "authorization": offer.typed_data[ConsentKind.AUTHORIZATION],
         "consent": offer.typed_data[ConsentKind.CONSENT],
+    }
+
+
+def mandate_json(mandate: SignedMandate) -> dict[str, object]:
+    """Present a mandate as `StoredMandate`, without its signature."""
+    return {
+        "payer": shown_address(mandate.payer),
+        "maxPerSession": str(mandate.max_per_session),
+        "maxPerDay": str(mandate.max_per_day),
+        "maxRatePerSecond": str(mandate.max_rate),
+        "maxFeeBps": mandate.max_fee_bps,
+        "validUntil": mandate.valid_until_s,
+        "salt": mandate.salt,
     }
 
 

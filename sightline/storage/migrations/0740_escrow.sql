@@ -48,6 +48,13 @@ CREATE INDEX opening_attempt_by_nonce ON opening_attempt (relayer, nonce);
 CREATE INDEX opening_attempt_by_age ON opening_attempt (signed_at_ms);
 CREATE INDEX opening_attempt_by_session ON opening_attempt (session_id, position);
 
+-- The payer's consent to many sessions, under which a workspace creates sessions without a payment of their own.
+CREATE TABLE mandate (
+  workspace_id uuid PRIMARY KEY,
+  mandate json NOT NULL,
+  signed_at_ms bigint NOT NULL
+);
+
 -- VOID: returns the amount of a session that never was LIVE. It is no settlement that a customer is told of.
 ALTER TABLE settlement DROP CONSTRAINT settlement_lane_check;
 ALTER TABLE settlement ADD CONSTRAINT settlement_lane_check CHECK (lane IN ('PAYABLE', 'RETRY', 'FREE', 'VOID'));

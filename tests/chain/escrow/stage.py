@@ -23,6 +23,7 @@ from sightline.ports.ledger import FundsPolicy, SettlementState
 from sightline.storage.database.bridge import Database
 from sightline.storage.json import dump
 from sightline.storage.postgres.money.ledger import PostgresLedger
+from sightline.storage.postgres.money.mandates import PostgresMandates
 from sightline.storage.postgres.money.openings import PostgresOpenings
 from sightline_client.escrow import sign_mandate
 from sightline_client.models import ChainConfig
@@ -66,7 +67,7 @@ class Stage:
             self.world.updates.append(update)
 
         options = options_for(self.world, directory, is_escrow=True, meter_key=self.meter_key, **changed)
-        holds = Holds(all=self.openings, relayer=self.openings)
+        holds = Holds(all=self.openings, relayer=self.openings, mandates=PostgresMandates(self.database))
         async with (
             open_chain(options, ledger=self.ledger, holds=holds, clock=clock, ids=ids) as service,
             trio.open_nursery() as nursery,

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from sightline_client import ApiError, AsyncChain, TrustedDeployment
+from sightline_client.escrow import sign_mandate
 from sightline_client.video.assets import clip_path
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -208,3 +209,56 @@ async def test_a_session_in_escrow_goes_on_after_kill_9_and_is_paid_from_its_hol
         await tracked(watcher, FUNDS - charged)
         chain = AsyncChain(config["rpcUrl"])
         assert await chain.balance_of(config["usdcAddress"], config["settlementAddress"]) == 0
+
+
+async def test_an_api_key_pays_under_the_mandate_of_its_workspace_until_it_is_deleted(server: Server) -> None:
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    thief = await a_tenant(server.url, "CONSUMER", "thief")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        config = await watcher.config()
+        chain = AsyncChain(config.rpc_url)
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await chain.approve(consumer.wallet, token=config.usdc_address, spender=config.settlement_address, amount=FUNDS)
+        await tracked(watcher, FUNDS)
+
+        def mandate_by(signer: Tenant, max_per_session: int) -> dict[str, Any]:
+            valid_until = 2**40
+            return sign_mandate(
+                config, signer.wallet, max_per_session=max_per_session, max_per_day=FUNDS, max_rate_per_second=10_000,
+                valid_until=valid_until,
+            )  # fmt: skip
+
+        with pytest.raises(ApiError) as foreign:
+            await watcher.wallet.set_mandate(mandate_by(thief, FUNDS))
+        assert (foreign.value.status, foreign.value.detail) == (400, "session:consent")
+        forged = mandate_by(consumer, 1)
+        forged["mandate"]["maxPerSession"] = str(FUNDS)
+        with pytest.raises(ApiError) as changed:
+            await watcher.wallet.set_mandate(forged)
+        assert changed.value.detail == "session:consent"
+
+        asked = {"lat": PLACE[0], "lng": PLACE[1], "maxDurationSeconds": DURATION_S}
+        await watcher.wallet.set_mandate(mandate_by(consumer, 1))
+        with pytest.raises(ApiError) as beyond:
+            await watcher.post("/sessions", **asked)
+        assert (beyond.value.status, beyond.value.detail) == (400, "session:consent")
+
+        await watcher.wallet.set_mandate(mandate_by(consumer, FUNDS))
+        assert (await watcher.wallet.mandate()).max_per_session == FUNDS
+        session = await watcher.post("/sessions", **asked)
+        path = f"/sessions/{session['id']}"
+        await watcher.post(f"{path}/dispatch")
+        started = await device.post(f"{path}/start")
+        assert started["session"]["fundsState"] == "HELD"
+        assert await chain.balance_of(config.usdc_address, config.settlement_address) == int(session["holdMicroUsdc"])
+
+        await watcher.wallet.delete_mandate()
+        with pytest.raises(ApiError) as deleted:
+            await watcher.post("/sessions", **asked)
+        assert (deleted.value.status, deleted.value.detail) == (402, "session:consent")
+        with pytest.raises(ApiError) as none_left:
+            await watcher.wallet.mandate()
+        assert (none_left.value.status, none_left.value.detail) == (404, "wallet:mandate")

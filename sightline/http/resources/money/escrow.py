@@ -8,13 +8,22 @@ from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Reply, reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
-from sightline.http.schemas.escrow import SessionTerms, Statement, TermsQuery, offer_json, statement_json
+from sightline.http.schemas.escrow import (
+    SessionTerms,
+    SignedMandateBody,
+    Statement,
+    StoredMandate,
+    TermsQuery,
+    mandate_json,
+    offer_json,
+    statement_json,
+)
 from sightline.http.services import Services
 
 
 @final
 class EscrowResources:
-    """/sessions/terms and /sessions/{id}/statement."""
+    """/sessions/terms, /sessions/{id}/statement and /wallet/mandate."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -55,3 +64,51 @@ class EscrowResources:
         """Sign the present reading."""
         statement = await self._services.broker.escrow.statement(call.params["id"], call.workspace_id)
         return reply(statement, partial(statement_json, chain=self._services.chain))
+
+    @Route(
+        "PUT",
+        "/api/v1/wallet/mandate",
+        "setMandate",
+        "money",
+        "Let the workspace pay for its sessions within limits",
+        description="A mandate that the workspace's wallet has signed (EIP-712 `Mandate` of the escrow contract). "
+        "Sessions created without `payment`, as API keys do, are held under it. It replaces an earlier one here; "
+        "on the contract each is valid until its end or its revocation.",
+        operation=Operation.CREATE_SESSION,
+        body=SignedMandateBody,
+        output=StoredMandate,
+        errors=(Code.NOT_FOUND,),
+    )
+    async def set_mandate(self, call: Call) -> Reply:
+        """Store a mandate."""
+        body: SignedMandateBody = call.body
+        return reply(await self._services.broker.escrow.keep_mandate(call.workspace_id, body.signed()), mandate_json)
+
+    @Route(
+        "GET",
+        "/api/v1/wallet/mandate",
+        "getMandate",
+        "money",
+        "The mandate under which the workspace pays",
+        operation=Operation.READ_WALLET,
+        output=StoredMandate,
+        errors=(Code.NOT_FOUND,),
+    )
+    async def mandate(self, call: Call) -> Reply:
+        """The stored mandate."""
+        return reply(await self._services.broker.escrow.mandate(call.workspace_id), mandate_json)
+
+    @Route(
+        "DELETE",
+        "/api/v1/wallet/mandate",
+        "deleteMandate",
+        "money",
+        "Stop paying under the mandate",
+        description="The service forgets it. To revoke it on the contract too, the wallet calls `revokeMandate`.",
+        operation=Operation.CREATE_SESSION,
+        output=StoredMandate,
+        errors=(Code.NOT_FOUND,),
+    )
+    async def delete_mandate(self, call: Call) -> Reply:
+        """Forget the mandate."""
+        return reply(await self._services.broker.escrow.drop_mandate(call.workspace_id), mandate_json)

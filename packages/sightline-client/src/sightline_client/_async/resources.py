@@ -38,6 +38,7 @@ from sightline_client.models import (
     SignedOut,
     StartedSession,
     Statement,
+    StoredMandate,
     ViewerToken,
     Wallet,
     WalletEvent,
@@ -505,6 +506,27 @@ class AsyncWallets:
     async def get(self) -> Wallet:
         """Read balance, allowance and holds."""
         return await self._transport.get(Wallet, "/wallet")
+
+    async def mandate(self) -> StoredMandate:
+        """Read the mandate under which the workspace pays.
+
+        Raises:
+            NotFoundError: It has none, or the server has no escrow.
+        """
+        return await self._transport.get(StoredMandate, "/wallet/mandate")
+
+    async def set_mandate(self, payment: Payment) -> StoredMandate:
+        """Let the workspace pay within limits, so that its API keys need no wallet.
+
+        Args:
+            payment: From `sign_mandate(...)` of `sightline_client.escrow`, signed by the workspace's wallet.
+        """
+        body = {"mandate": payment["mandate"], "signature": payment["signature"]}
+        return await self._transport.change(StoredMandate, "PUT", "/wallet/mandate", body)
+
+    async def delete_mandate(self) -> StoredMandate:
+        """Let the server forget the mandate. It stays valid on the contract until its end or its revocation."""
+        return await self._transport.change(StoredMandate, "DELETE", "/wallet/mandate")
 
     async def events_page(
         self,

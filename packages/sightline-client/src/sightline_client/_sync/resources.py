@@ -38,6 +38,7 @@ from sightline_client.models import (
     SignedOut,
     StartedSession,
     Statement,
+    StoredMandate,
     ViewerToken,
     Wallet,
     WalletEvent,
@@ -501,6 +502,27 @@ class Wallets:
     def get(self) -> Wallet:
         """Read balance, allowance and holds."""
         return self._transport.get(Wallet, "/wallet")
+
+    def mandate(self) -> StoredMandate:
+        """Read the mandate under which the workspace pays.
+
+        Raises:
+            NotFoundError: It has none, or the server has no escrow.
+        """
+        return self._transport.get(StoredMandate, "/wallet/mandate")
+
+    def set_mandate(self, payment: Payment) -> StoredMandate:
+        """Let the workspace pay within limits, so that its API keys need no wallet.
+
+        Args:
+            payment: From `sign_mandate(...)` of `sightline_client.escrow`, signed by the workspace's wallet.
+        """
+        body = {"mandate": payment["mandate"], "signature": payment["signature"]}
+        return self._transport.change(StoredMandate, "PUT", "/wallet/mandate", body)
+
+    def delete_mandate(self) -> StoredMandate:
+        """Let the server forget the mandate. It stays valid on the contract until its end or its revocation."""
+        return self._transport.change(StoredMandate, "DELETE", "/wallet/mandate")
 
     def events_page(
         self,

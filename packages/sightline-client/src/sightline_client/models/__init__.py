@@ -19,7 +19,7 @@ from sightline_client.models.base import (
     SettlementState,
     WalletEventKind,
 )
-from sightline_client.models.escrow import EscrowHold, SessionTerms, Statement
+from sightline_client.models.escrow import EscrowHold, SessionTerms, Statement, StoredMandate
 from sightline_client.models.money import (
     ChainConfig,
     Settlement,
@@ -154,6 +154,7 @@ __all__ = [
     "SignedOut",
     "StartedSession",
     "Statement",
+    "StoredMandate",
     "StreamTicket",
     "ViewerToken",
     "Wallet",

@@ -22,6 +22,19 @@ class SessionTerms(Model):
     """Typed data (EIP-712) for a payment of kind consent."""
 
 
+class StoredMandate(Model):
+    """The mandate under which a workspace pays for sessions that are created without a payment."""
+
+    payer: str
+    max_per_session: Money
+    max_per_day: Money
+    max_rate_per_second: Money
+    max_fee_bps: int
+    valid_until: int
+    """Unix seconds."""
+    salt: str
+
+
 class EscrowHold(Model):
     """A hold as the contract knows it."""
 
