@@ -1,6 +1,8 @@
-// What the interop page runs: plain RTCPeerConnection, @eyevinn/whip-web-client and @eyevinn/webrtc-player.
+// What the interop page runs: plain RTCPeerConnection, sightline-js, @eyevinn/whip-web-client and @eyevinn/webrtc-player.
 import { WHIPClient } from "@eyevinn/whip-web-client";
 import { WebRTCPlayer } from "@eyevinn/webrtc-player";
+import { Player } from "sightline-js/player.ts";
+import { Publisher } from "sightline-js/publisher.ts";
 
 const camera = () => navigator.mediaDevices.getUserMedia({ video: { width: 1280, height: 720 }, audio: true });
 
@@ -48,6 +50,25 @@ window.playPlain = async (url) => {
   video.srcObject = stream;
   await video.play();
   return window.resource;
+};
+
+// sightline-js connects in the background: `whenConnected` waits for its connection.
+window.publishOurs = async (url) => {
+  window.ours = new Publisher(url, await camera());
+};
+window.playOurs = (url) => {
+  window.ours = new Player(document.querySelector("video"), url);
+};
+window.whenConnected = async () => {
+  while (window.ours.current?.peer.connectionState !== "connected") await new Promise((done) => setTimeout(done, 50));
+  window.peer = window.ours.current.peer;
+};
+/** The candidates between which media flows. */
+window.path = async () => {
+  const stats = await window.peer.getStats();
+  const pair = [...stats.values()].find((each) => each.type === "transport").selectedCandidatePairId;
+  const { localCandidateId, remoteCandidateId } = stats.get(pair);
+  return { local: stats.get(localCandidateId), remote: stats.get(remoteCandidateId) };
 };
 
 window.publishEyevinn = async (url) => {
