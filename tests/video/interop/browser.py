@@ -165,7 +165,8 @@ async def a_browser(
     from_child, to_parent = os.pipe()
     profile = tempfile.mkdtemp(prefix="interop-chromium-")
     listeners = await trio.open_tcp_listeners(0, host=host)
-    page_url = f"http://{host}:{listeners[0].socket.getsockname()[1]}"
+    authority = f"[{host}]" if ":" in host else host
+    page_url = f"http://{authority}:{listeners[0].socket.getsockname()[1]}"
     command = [*inside, sys.executable, "-c", LAUNCH, str(to_child), str(to_parent), path, *FLAGS]
     process = await trio.lowlevel.open_process(
         [

@@ -63,11 +63,16 @@ window.whenConnected = async () => {
   while (window.ours.current?.peer.connectionState !== "connected") await new Promise((done) => setTimeout(done, 50));
   window.peer = window.ours.current.peer;
 };
+window.firefoxConnected = async () => {
+  while (window.peer.iceConnectionState !== "connected") await new Promise((done) => setTimeout(done, 50));
+};
 /** The candidates between which media flows. */
 window.path = async () => {
   const stats = await window.peer.getStats();
-  const pair = [...stats.values()].find((each) => each.type === "transport").selectedCandidatePairId;
-  const { localCandidateId, remoteCandidateId } = stats.get(pair);
+  const transport = [...stats.values()].find((each) => each.type === "transport");
+  // Firefox has no statistics of the transport, and marks the pair.
+  const pair = transport ? stats.get(transport.selectedCandidatePairId) : [...stats.values()].find((each) => each.selected);
+  const { localCandidateId, remoteCandidateId } = pair;
   return { local: stats.get(localCandidateId), remote: stats.get(remoteCandidateId) };
 };
 

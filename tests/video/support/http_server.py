@@ -50,7 +50,8 @@ async def _serve(handler: Handler, stream: trio.SocketStream) -> None:
 async def listen(host: str = "127.0.0.1", port: int = 0) -> tuple[list[trio.SocketListener], str]:
     """Bind a port, by default a free one on loopback; returns the listener and its URL."""
     listeners = await trio.open_tcp_listeners(port, host=host)
-    return listeners, f"http://{host}:{listeners[0].socket.getsockname()[1]}"
+    authority = f"[{host}]" if ":" in host else host
+    return listeners, f"http://{authority}:{listeners[0].socket.getsockname()[1]}"
 
 
 def serve(nursery: trio.Nursery, listeners: list[trio.SocketListener], handler: Handler) -> None:

@@ -35,6 +35,8 @@ class Network:
     """An address of this machine."""
     client: str
     """The client's address."""
+    server6: str
+    """An IPv6 address of this machine."""
 
     @property
     def inside(self) -> tuple[str, ...]:
@@ -56,18 +58,21 @@ class Network:
 
 @contextmanager
 def a_network() -> Iterator[Network]:
-    """Make a namespace with one address, joined to this machine."""
+    """Make a namespace with one IPv4 and one IPv6 address, joined to this machine."""
     tag = uuid.uuid4().hex[:8]
     number = int(tag, 16)
     base = f"10.{64 + number % 128}.{number >> 8 & 0xFF}"
-    network = Network(name=f"client{tag}", server=f"{base}.1", client=f"{base}.2")
+    base6 = f"fd{tag[:2]}:{tag[2:6]}:{tag[6:]}"
+    network = Network(name=f"client{tag}", server=f"{base}.1", client=f"{base}.2", server6=f"{base6}::1")
     ip("netns", "add", network.name)
     try:
         ip("link", "add", f"s{tag}", "type", "veth", "peer", "name", f"c{tag}", "netns", network.name)
         ip("address", "add", f"{network.server}/24", "dev", f"s{tag}")
+        ip("address", "add", f"{network.server6}/64", "dev", f"s{tag}", "nodad")
         ip("link", "set", f"s{tag}", "up")
         for words in (
             ("address", "add", f"{network.client}/24", "dev", f"c{tag}"),
+            ("address", "add", f"{base6}::2/64", "dev", f"c{tag}", "nodad"),
             ("link", "set", f"c{tag}", "up"),
             ("link", "set", "lo", "up"),
         ):
