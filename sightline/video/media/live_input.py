@@ -74,6 +74,7 @@ class LiveInput:
         )
         self.format: PayloadFormat | None = None
         self._video_line = Timeline(VIDEO_RATE)
+        self._video_ssrc: int | None = None
         self._audio_line = Timeline(AUDIO_RATE)
         self._audio_offset: int | None = None
         self._audio_top = 0
@@ -140,6 +141,9 @@ class LiveInput:
         self._sequence = max(self._sequence + 1, wall_ms)
         captured_at_ms, claimed = ingest.video_clock.captured(encoded.timestamp, wall_ms)
         fmt = ingest.format_of_video()
+        if ingest.video_ssrc != self._video_ssrc:  # another layer of simulcast has timestamps of its own
+            self._video_ssrc = ingest.video_ssrc
+            self._video_line.restart()
         frame = StreamFrame(
             sequence=self._sequence,
             timestamp=self._video_line.map(encoded.timestamp, encoded.arrived_ms),

@@ -39,6 +39,28 @@ window.publishPlain = async (url, codec, maxBitrate) => {
   return window.resource;
 };
 
+// Three layers, the lowest first, as most pages order them.
+window.publishLayers = async (url, codec) => {
+  const peer = (window.peer = new RTCPeerConnection());
+  const [track] = (await camera()).getVideoTracks();
+  track.contentHint = "detail"; // a busy machine lowers the frame rate, not the size
+  const sendEncodings = [
+    { rid: "q", scaleResolutionDownBy: 4, maxBitrate: 150_000 },
+    { rid: "h", scaleResolutionDownBy: 2, maxBitrate: 500_000 },
+    { rid: "f", maxBitrate: 2_500_000 },
+  ];
+  peer.addTransceiver(track, { direction: "sendonly", sendEncodings });
+  preferring(peer, codec);
+  await exchange(peer, url);
+  return peer.getSenders()[0].getParameters().encodings.map((each) => each.rid);
+};
+window.switchLayer = async (rid, active) => {
+  const [sender] = window.peer.getSenders();
+  const parameters = sender.getParameters();
+  parameters.encodings.find((each) => each.rid === rid).active = active;
+  await sender.setParameters(parameters);
+};
+
 window.playPlain = async (url) => {
   const peer = (window.peer = new RTCPeerConnection());
   const video = document.querySelector("video");
