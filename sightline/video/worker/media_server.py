@@ -25,7 +25,7 @@ from sightline.video.ipc.framing import Header
 from sightline.video.media.decoder_budget import DecoderBudget
 from sightline.video.media.egress import AudioLeg, VideoLeg, Viewer
 from sightline.video.media.ingest import Ingest
-from sightline.video.media.live_input import LiveInput
+from sightline.video.media.live_input import DELETED, LiveInput
 from sightline.video.media.picture_threads import PictureThreads
 from sightline.video.options import NetOptions, Options
 from sightline.video.rtc.peer import Certificates, RtcPeer, transport_section
@@ -212,7 +212,7 @@ class MediaServer:
             return signalling.problem(404, "No such session", "it has ended, or another publisher took over")
         peer = known.peer
         if request.method.upper() == "DELETE":
-            peer.close("deleted by the client")
+            peer.close(DELETED)
             await peer.wait_closed()
             return SignalReply(status=200, headers=signalling.CORS)
         wanted = request.headers.get("if-match", "*").strip()
