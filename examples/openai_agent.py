@@ -34,7 +34,8 @@ LOOK = {
 def look(sl: Sightline, lat: float, lng: float, budget: MicroUsdc) -> tuple[list[dict[str, Any]], int]:
     """Return the output of a function call, and what the view cost in micro-USDC."""
     with sl.view(lat, lng, seconds=30, max_charge=budget) as view:
-        frame = next(view.frames(fps=1, width=768))
+        # No frame is older than 2 s; one that is lost is the last of a camera that does not answer, not the present.
+        frame = next(frame for frame in view.frames(fps=1, width=768) if frame.state != "lost")
     receipt, config = view.receipt(), sl.config()
     receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     facts = {"ageMs": frame.age_ms, "inGeofence": frame.in_geofence, "chargedUsdc": str(receipt.charged.usdc)}

@@ -61,6 +61,8 @@ def main() -> None:
         seconds = min(600, budget // rate)
         with sl.view(options.lat, options.lng, seconds=seconds, max_charge=budget) as view:
             for number, frame in enumerate(view.frames(fps=1, width=640), start=1):
+                if frame.state == "lost":  # the last picture of a camera that does not answer: not the present scene
+                    continue
                 picture = frame.numpy().copy()
                 moved, found = moving(picture), people(picture)
                 what, boxes = ("people", found) if found else ("moving objects", moved)

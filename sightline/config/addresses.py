@@ -62,7 +62,7 @@ def check_ip_address(address: str) -> str:
     try:
         ipaddress.ip_address(address)
     except ValueError:
-        raise ValueError("write IP addresses; names cannot be sent in SDP") from None
+        raise ValueError("write IP addresses of this machine") from None
     return address
 
 

@@ -279,10 +279,19 @@ class Settings(BaseModel):
         (), description="Local addresses for media, comma list; default: every interface."
     )
     video_advertised_addresses: CommaList = Field(
-        (), description="Public addresses sent in SDP instead of the bound ones, comma list (NAT, containers)."
+        (),
+        description="Public addresses sent in SDP instead of the bound ones, comma list (NAT, containers). A host name "
+        "is resolved at each offer.",
     )
     video_udp_port_min: int = Field(0, ge=0, le=65535, description="First UDP port for media; 0: any free port.")
     video_udp_port_max: int = Field(0, ge=0, le=65535, description="Last UDP port for media.")
+    video_tcp_port: int = Field(
+        0,
+        ge=-1,
+        le=65535,
+        description="TCP port for media of clients whose UDP is blocked; 0: any free port; -1: none.",
+    )
+    video_ipv6: bool = Field(False, description="Offer the machine's IPv6 addresses for media too.")
     video_poll_key_ms: int = Field(
         900,
         ge=0,
@@ -477,11 +486,17 @@ class Settings(BaseModel):
             check_http_url(value.get_secret_value())
         return value
 
-    @field_validator("video_bind_addresses", "video_advertised_addresses")
+    @field_validator("video_bind_addresses")
     @classmethod
     def _check_media_addresses(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse names: media sockets and SDP need IP addresses."""
+        """Refuse names: media sockets need IP addresses."""
         return tuple(check_ip_address(value) for value in values)
+
+    @field_validator("video_advertised_addresses")
+    @classmethod
+    def _check_advertised_addresses(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what is neither an IP address nor a host name."""
+        return tuple(check_host(value) for value in values)
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -38,6 +38,7 @@ def frame_properties(facts: FrameFacts) -> dict[str, str | int | float | None]:
         "capturedAt": _iso(frame.captured_at_ms),
         "capturedBy": "publisher" if frame.captured_by_rtcp else "server",
         "receivedAt": _iso(frame.received_at_ms),
+        "publisherEpoch": frame.publisher_epoch,
         "pictureState": frame.state.value,
         "meterState": facts.meter_state,
         "inGeofence": _IN_GEOFENCE[facts.is_in_geofence],

@@ -30,6 +30,7 @@ def origins_of(facts: FrameFacts) -> dict[str, str]:
         "capturedAt": Origin.DEVICE_CLOCK if facts.frame.captured_by_rtcp else Origin.SERVICE_CLOCK,
         "capturedBy": Origin.RECORDED,
         "receivedAt": Origin.SERVICE_CLOCK,
+        "publisherEpoch": Origin.RECORDED,
         "pictureState": Origin.FROM_PICTURE,
         "meterState": Origin.FROM_MEDIA,
         "inGeofence": Origin.FROM_STATED,

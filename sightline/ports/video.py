@@ -50,6 +50,8 @@ class PictureState(Enum):
     """Dark and uniform: a covered lens or a muted camera."""
     FROZEN = "frozen"
     """Frames arrive, but the picture has not changed for seconds."""
+    LOST = "lost"
+    """No frame arrives: the publisher is gone, or silent for 2 s. The picture is its last one."""
 
 
 @final
@@ -89,6 +91,9 @@ class Frame:
     state: PictureState
     captured_by_rtcp: bool
     """True if `captured_at_ms` is reported by the publisher."""
+    publisher_epoch: int
+    """Which publisher's picture it is: the Unix time in ms at which its connection was there, or more. Increases with
+    each one, a reconnection included."""
 
 
 class FrameMissingReason(Enum):
@@ -112,6 +117,8 @@ class FrameMissing:
     reason: FrameMissingReason
     sequence: int | None = None
     """Sequence of the newest frame, if there is one."""
+    is_lost: bool = False
+    """True if there is a newest frame and none arrives after it, as in `PictureState.LOST`."""
 
 
 FrameReply: TypeAlias = Frame | FrameMissing

@@ -29,6 +29,7 @@ from sightline.video import signalling
 from sightline.video.ipc import messages
 from sightline.video.ipc.framing import Header
 from sightline.video.options import IceServer, Options
+from sightline.video.tcp_listener import TcpRouter, open_tcp_port, port_of
 from sightline.video.tokens import TokenMint, ref_of, session_of_ref
 from sightline.video.worker_pool import WorkerPool
 
@@ -180,9 +181,16 @@ class EmbeddedBackend:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the workers until cancelled; reports started when all are up."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._end_withdrawn_viewers)
-            await self._pool.run(task_status)
+        listeners = open_tcp_port(self._options.net)
+        self._pool.use_tcp(port_of(listeners))
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_withdrawn_viewers)
+                nursery.start_soon(TcpRouter(self._pool.pass_connection).serve, listeners)
+                await self._pool.run(task_status)
+        finally:
+            for listener in listeners:
+                listener.socket.close()
 
 
 @asynccontextmanager

@@ -41,7 +41,8 @@ class NetOptions:
     bind_addresses: tuple[str, ...] = ()
     """Local addresses to bind; empty means every interface."""
     advertised_addresses: tuple[str, ...] = ()
-    """Public addresses instead of the bound ones, in the same order (1:1 NAT); empty means the bound ones."""
+    """Public addresses, or host names that are resolved at each offer, instead of the bound ones, in the same order
+    (1:1 NAT); empty means the bound ones."""
     loopback: bool = True
     """Also offer 127.0.0.1, for clients on this machine. Browsers ignore it."""
     ipv6: bool = False
@@ -53,6 +54,10 @@ class NetOptions:
     """First UDP port of the range for media; 0 means any free port. One socket per peer and address."""
     udp_port_max: int = 0
     """Last UDP port of the range, inclusive."""
+    tcp_port: int = 0
+    """TCP port for clients whose UDP is blocked; 0 means any free port, -1 none. A worker is told the open one."""
+    ufrag_prefix: str = ""
+    """First characters of the ICE username fragments of one worker, by which its TCP connections find it."""
 
 
 @final

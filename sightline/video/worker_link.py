@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from subprocess import DEVNULL
 from typing import Final, TypeAlias, final
 
@@ -42,8 +42,9 @@ class _Call:
 class WorkerLink:
     """A running worker. Any task may send requests; answers arrive in any order."""
 
-    def __init__(self, stream: trio.SocketStream, pid: int, on_events: OnEvents) -> None:
+    def __init__(self, stream: trio.SocketStream, connections: socket.socket, pid: int, on_events: OnEvents) -> None:
         self._stream = stream
+        self._connections = connections
         self._on_events = on_events
         self.pid = pid
         self.died = trio.Event()
@@ -106,6 +107,11 @@ class WorkerLink:
             raise VideoUnavailableError(f"the media worker failed: {call.reply[0]['error']}")
         return call.reply
 
+    def pass_connection(self, descriptor: int, first_packet: bytes) -> None:
+        """Give the worker a copy of a TCP connection; drops it if the worker is behind or dead."""
+        with suppress(OSError):
+            socket.send_fds(self._connections, [first_packet], [descriptor])
+
     def _write_now(self, message: bytes) -> bytes:
         """Write without blocking; returns the unsent rest, which is nearly always empty."""
         try:
@@ -140,21 +146,25 @@ async def start_worker(on_events: OnEvents) -> AsyncIterator[WorkerLink]:
     """
     try:
         ours, theirs = socket.socketpair()
+        passing, taking = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     except OSError as error:
         raise VideoUnavailableError(f"a media worker cannot be started: {error}") from error
-    with ours, theirs:
+    passing.setblocking(False)
+    with ours, theirs, passing, taking:
         try:
             process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "sightline.video.worker"],
+                [sys.executable, "-m", "sightline.video.worker", str(taking.fileno())],
                 stdin=theirs.fileno(),
+                pass_fds=(taking.fileno(),),
                 stdout=DEVNULL,
                 env=ALLOCATOR | _without_secrets(os.environ),
             )
         except OSError as error:
             raise VideoUnavailableError(f"a media worker cannot be started: {error}") from error
         theirs.close()
+        taking.close()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        link = WorkerLink(stream, process.pid, on_events)
+        link = WorkerLink(stream, passing, process.pid, on_events)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(link.read_all)

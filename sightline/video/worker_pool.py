@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, final
 
@@ -51,6 +52,7 @@ class WorkerPool:
     def __init__(self, options: Options, *, clock: Clock) -> None:
         self._options = options
         self._clock = clock
+        self._tcp_port = -1
         self._events = MediaEventQueue()
         count = options.workers or os.cpu_count() or 1
         self._slots = [_Slot(index) for index in range(count)]
@@ -114,6 +116,17 @@ class WorkerPool:
                 reply, _ = await self._ask_slot(slot, {"op": "end_viewers", "tokens": refused})
                 ended += int(reply["ended"])
         return ended
+
+    # -- TCP
+
+    def use_tcp(self, port: int) -> None:
+        """Have workers offer a TCP port, whose connections come by `pass_connection`. Call before `run`."""
+        self._tcp_port = port
+
+    def pass_connection(self, worker: int, descriptor: int, first_packet: bytes) -> None:
+        """Give a worker a copy of a TCP connection; drops it if there is no such worker now."""
+        if worker < len(self._slots) and (link := self._slots[worker].link) is not None:
+            link.pass_connection(descriptor, first_packet)
 
     # -- events
 
@@ -252,7 +265,9 @@ class WorkerPool:
     async def _prepare(self, slot: _Slot, link: WorkerLink) -> bool:
         """Configure a new worker and open its inputs again."""
         try:
-            configure: Header = {"op": "configure", "options": messages.options_to_wire(self._options)}
+            net = replace(self._options.net, tcp_port=self._tcp_port, ufrag_prefix=f"{slot.index:02d}")
+            options = messages.options_to_wire(replace(self._options, net=net))
+            configure: Header = {"op": "configure", "options": options}
             await link.ask(configure, within_ms=int(START_S * 1000))
             if slot.inputs:
                 await link.ask({"op": "open", "inputs": list(slot.inputs.values())}, within_ms=int(START_S * 1000))

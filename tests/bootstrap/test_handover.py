@@ -51,6 +51,12 @@ def test_connections_media_processes_and_udp_ports_are_divided() -> None:
     assert {share.secrets_file for share in shares} == {settings.secrets_path}
 
 
+def test_each_worker_has_a_tcp_port_for_media_of_its_own() -> None:
+    for port, expected in (("40000", [40000, 40001]), ("0", [0, 0]), ("-1", [-1, -1])):
+        settings = load_settings(ENVIRONMENT | {"SIGHTLINE_VIDEO_TCP_PORT": port}).settings
+        assert [settings_of_worker(settings, number).video_tcp_port for number in (1, 2)] == expected
+
+
 def test_a_pool_that_was_set_is_not_divided_and_each_worker_has_a_media_process() -> None:
     settings = load_settings(ENVIRONMENT | {"SIGHTLINE_DATABASE_POOL": "20", "SIGHTLINE_WORKERS": "16"}).settings
     share = settings_of_worker(settings, 1)

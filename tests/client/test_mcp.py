@@ -116,6 +116,7 @@ async def purchase(client: Client) -> None:
     picture, facts = await first_picture(client, session["sessionId"])
     assert simplejpeg.decode_jpeg(base64.b64decode(picture["data"])).shape[1] == 768
     assert (picture["mime_type"], facts["frameState"]) == ("image/jpeg", "live")
+    assert facts["publisherEpoch"] > 0
     newer = await call(client, "get_frame", session_id=session["sessionId"], after=facts["sequence"])
     assert json_of(newer)["sequence"] > facts["sequence"]
     ended = json_of(await call(client, "end_session", session_id=session["sessionId"]))

@@ -167,7 +167,7 @@ def test_the_secrets_are_in_the_data_directory_by_default() -> None:
         ("HOST", "http://0.0.0.0"),
         ("INTERNAL_HOST", "127.0.0.1:8081"),
         ("VIDEO_BIND_ADDRESSES", "127.0.0.1,eth0"),
-        ("VIDEO_ADVERTISED_ADDRESSES", "video.example.com"),
+        ("VIDEO_ADVERTISED_ADDRESSES", "https://video.example.com"),
     ],
 )
 def test_an_address_that_cannot_work_is_refused_by_the_name_of_its_setting(name: str, value: str) -> None:

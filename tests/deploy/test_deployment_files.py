@@ -53,7 +53,8 @@ def test_the_services_of_the_compose_file_fit_together() -> None:
         value for kind, text in instructions() if kind == "ENV" for value in re.findall(r"(\w+)=(\S+)", text)
     )
     first, last = environment["SIGHTLINE_VIDEO_UDP_PORT_MIN"], environment["SIGHTLINE_VIDEO_UDP_PORT_MAX"]
-    assert services["sightline"]["ports"] == [f"{first}-{last}:{first}-{last}/udp"]
+    tcp = environment["SIGHTLINE_VIDEO_TCP_PORT"]
+    assert services["sightline"]["ports"] == [f"{first}-{last}:{first}-{last}/udp", f"{tcp}:{tcp}/tcp"]
     assert services["caddy"]["command"].endswith(f"sightline:{environment['SIGHTLINE_PORT']}")
 
 

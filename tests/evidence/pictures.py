@@ -37,6 +37,7 @@ def facts_of(jpeg: bytes, fix: Fix | None) -> FrameFacts:
         height=180,
         state=PictureState.LIVE,
         captured_by_rtcp=True,
+        publisher_epoch=7,
     )
     return FrameFacts(session_id=SESSION_ID, frame=frame, fix=fix, is_in_geofence=True, meter_state="RUNNING")
 

@@ -54,8 +54,8 @@ def test_xmp_has_every_fact() -> None:
     }
     assert found == {
         "sessionId": SESSION_ID, "sequence": "41", "capturedAt": "2026-10-26T07:33:20.123Z", "capturedBy": "publisher",
-        "receivedAt": "2026-10-26T07:33:20.163Z", "pictureState": "live", "meterState": "RUNNING",
-        "inGeofence": "true", "lat": "52.520008", "lng": "-13.404954", "accuracyM": "4.5",
+        "receivedAt": "2026-10-26T07:33:20.163Z", "publisherEpoch": "7", "pictureState": "live",
+        "meterState": "RUNNING", "inGeofence": "true", "lat": "52.520008", "lng": "-13.404954", "accuracyM": "4.5",
         "positionAt": "2026-10-26T07:33:18.623Z", "statedByOperator": "picture capturedAt lat lng accuracyM",
     }  # fmt: skip
 

@@ -83,6 +83,7 @@ class ShownVideo:
         self.inputs: dict[str, str] = {}
         self.signals: list[SignalRequest] = []
         self._newest: dict[str, Frame] = {}
+        self._lost: set[str] = set()
         self._shown = trio.Event()
         self._send, self._receive = trio.open_memory_channel[MediaEvent](10_000)
 
@@ -131,7 +132,9 @@ class ShownVideo:
         if age_ms > query.max_age_ms:
             return FrameMissing(reason=FrameMissingReason.STALE, sequence=frame.sequence)
         if not self._is_newer(ref, query):
-            return FrameMissing(reason=FrameMissingReason.NOT_NEWER, sequence=frame.sequence)
+            return FrameMissing(reason=FrameMissingReason.NOT_NEWER, sequence=frame.sequence, is_lost=ref in self._lost)
+        if ref in self._lost:
+            frame = replace(frame, state=PictureState.LOST)
         width = min(query.width or frame.width, frame.width)
         return replace(frame, age_ms=age_ms, width=width, height=frame.height * width // frame.width)
 
@@ -158,10 +161,15 @@ class ShownVideo:
             height=360,
             state=PictureState.LIVE,
             captured_by_rtcp=False,
+            publisher_epoch=7,
         )
         self._shown.set()
         self._shown = trio.Event()
         self.tell(session_id, MediaKind.FRAMES)
+
+    def lose(self, session_id: str) -> None:
+        """No frame arrives any more."""
+        self._lost.add(f"vid-{session_id}")
 
     def tell(self, session_id: str, kind: MediaKind) -> None:
         """A fact about the session's media."""

@@ -43,4 +43,4 @@ export function closed(event: Events<"/api/v1/workspaces/{id}/events">): string 
 
 // Headers of a frame are named and typed.
 export const sequence = (headers: FrameHeaders): number | undefined => headers["x-svc-frame-sequence"];
-export const state = (headers: FrameHeaders): "live" | "black" | "frozen" | undefined => headers["x-svc-frame-state"];
+export const state = (headers: FrameHeaders): "live" | "black" | "frozen" | "lost" | undefined => headers["x-svc-frame-state"];

@@ -36,6 +36,11 @@ LINES = st.sampled_from(
         "a=rtcp-fb:* nack",
         "a=mid:0",
         "a=sendonly",
+        "a=rid:q send",
+        "a=rid: send pt=1",
+        "a=simulcast:send q;~h,,;",
+        "a=simulcast:send",
+        "a=extmap:1 urn:ietf:params:rtp-hdrext:sdes:rtp-stream-id",
     ]
 )
 

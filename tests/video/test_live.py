@@ -80,9 +80,9 @@ async def test_a_published_clip_is_seen_by_pollers_and_viewers():
             await rig.heard(MediaKind.FRAMES)
         gone = await rig.heard(MediaKind.DISCONNECTED)
         assert gone.ref == made.ref
-        stale = await rig.backend.frame(made.ref, FrameQuery(max_age_ms=500))
-        assert isinstance(stale, FrameMissing)
-        assert stale.reason is FrameMissingReason.STALE
+        forgotten = await rig.backend.frame(made.ref, FrameQuery())
+        assert isinstance(forgotten, FrameMissing)
+        assert forgotten.reason is FrameMissingReason.NOT_DECODED
 
 
 async def test_a_new_publisher_takes_over_without_a_false_end():

@@ -4,7 +4,7 @@ import pytest
 
 from sightline.video.rtc.sdp import LocalTransport, build, parse
 from sightline.video.rtc.twcc import EXTENSION_URI
-from sightline.video.worker.negotiate import agree_publish
+from sightline.video.worker.negotiate import MID_URI, REPAIRED_RID_URI, RID_URI, agree_publish
 from tests.video.support.offers import an_obs_offer, edited
 
 TRANSPORT = LocalTransport(ufrag="abcd", password="x" * 22, fingerprint="AA", setup="passive", candidates=())
@@ -69,3 +69,45 @@ def test_a_publisher_that_offers_both_codecs_may_send_either():
     assert "m=video 9 UDP/TLS/RTP/SAVPF 120 96" in answer
     assert "a=rtpmap:120 VP8/90000" in answer
     assert "a=rtpmap:96 H264/90000" in answer
+
+
+IDS = f"a=extmap:1 {MID_URI}\r\na=extmap:2 {RID_URI}\r\na=extmap:3 {REPAIRED_RID_URI}\r\n"
+
+
+def a_simulcast_offer(*layers: str, ids: str = IDS, simulcast: str | None = None) -> bytes:
+    rids = "".join(f"a=rid:{layer} send\r\n" for layer in layers)
+    line = f"a=simulcast:{simulcast or 'send ' + ';'.join(layers)}\r\n"
+    return edited(an_obs_offer(), ("a=rtpmap:96 H264/90000", f"{ids}{rids}{line}a=rtpmap:96 H264/90000"))
+
+
+def test_all_layers_of_simulcast_are_taken_in_the_order_of_the_offer():
+    answer, _ = answer_to(a_simulcast_offer("q", "h", "f"))
+    lines = answer.split("\r\n")
+    assert [line for line in lines if line.startswith(("a=rid", "a=simulcast"))] == [
+        "a=rid:q recv", "a=rid:h recv", "a=rid:f recv", "a=simulcast:recv q;h;f"
+    ]  # fmt: skip
+    assert {f"a=extmap:1 {MID_URI}", f"a=extmap:2 {RID_URI}", f"a=extmap:3 {REPAIRED_RID_URI}"} <= set(lines)
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        a_simulcast_offer("q", "h", ids=""),
+        a_simulcast_offer("only"),
+        a_simulcast_offer("q", "h", simulcast="recv q;h"),
+        a_simulcast_offer("q", "h", simulcast="send"),
+        a_simulcast_offer("q", "h", simulcast="send x;y"),
+        a_simulcast_offer("q", "bad id;", simulcast="send q;bad id"),
+    ],
+    ids=["no header extensions", "one layer", "layers to receive", "no layers", "unknown ids", "no ids"],
+)
+def test_an_offer_without_usable_layers_is_answered_without_simulcast(offer: bytes):
+    answer, _ = answer_to(offer)
+    assert "a=rid" not in answer
+    assert "a=simulcast" not in answer
+
+
+def test_alternatives_and_paused_layers_are_read_and_their_number_is_bounded():
+    names = [f"l{number}" for number in range(12)]
+    answer, _ = answer_to(a_simulcast_offer(*names, simulcast="send ~l0,l1;" + ";".join(names[2:])))
+    assert "a=simulcast:recv l0;l2;l3;l4;l5;l6;l7;l8\r\n" in answer

@@ -10,7 +10,10 @@ export interface Still {
   sequence: string;
   /** `lat,lng;accuracy` as in the header X-SVC-Location. */
   location: string;
+  /** `live`, `black`, `frozen`, or `lost`: no frame arrives, and this is the last one. */
   state: string;
+  /** Which publisher's picture it is: increases with each connection of a publisher. */
+  publisherEpoch: number;
 }
 
 export interface FrameQuery {
@@ -19,12 +22,14 @@ export interface FrameQuery {
   /** Wait up to `waitMs` for a frame with a greater sequence. */
   after?: string;
   waitMs?: number;
+  /** An older frame is not returned: 404 `frame:stale`. Default 2000, so that no old scene is taken for the present one. */
+  maxAgeMs?: number;
 }
 
 /** Fetch one frame; null if there is none after `after`. Throws ApiError. */
 export async function frame({ url, key }: Connection, sessionId: string, query: FrameQuery = {}, signal?: AbortSignal): Promise<Still | null> {
   const address = new URL(`/api/v1/sessions/${sessionId}/frame`, url);
-  for (const [name, value] of Object.entries(query)) address.searchParams.set(name, String(value));
+  for (const [name, value] of Object.entries({ maxAgeMs: 2000, ...query })) address.searchParams.set(name, String(value));
   const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
   const answer = await fetch(address, { headers, ...(signal === undefined ? {} : { signal }) });
   if (answer.status === 304) return null;
@@ -38,6 +43,7 @@ export async function frame({ url, key }: Connection, sessionId: string, query: 
     sequence: header("frame-sequence"),
     location: header("location"),
     state: header("frame-state"),
+    publisherEpoch: Number(header("publisher-epoch")),
   };
 }
 
@@ -71,6 +77,8 @@ export class Stills {
         if (before !== null) URL.revokeObjectURL(before.url);
         await pause(150, this.over.signal);
       } catch {
+        // No newer picture arrives, or the server is not reached: the one that is shown is no longer the present.
+        if (this.shown !== null && this.shown.state !== "lost") this.onFrame((this.shown = { ...this.shown, state: "lost" }));
         await pause(1000, this.over.signal);
       }
     }

@@ -131,6 +131,7 @@ def check_udp(settings: Settings, *, is_running: bool) -> Iterator[HostFinding]:
         advertised_addresses=settings.video_advertised_addresses,
         udp_port_min=settings.video_udp_port_min,
         udp_port_max=settings.video_udp_port_max,
+        ipv6=settings.video_ipv6,
     )
     remedy = "Open the UDP ports; set SIGHTLINE_VIDEO_ADVERTISED_ADDRESSES to the public address; see docs/ops/video.md"
     for row in run_address_check(net):

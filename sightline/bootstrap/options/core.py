@@ -101,6 +101,8 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
         advertised_addresses=settings.video_advertised_addresses,
         udp_port_min=settings.video_udp_port_min,
         udp_port_max=settings.video_udp_port_max,
+        tcp_port=settings.video_tcp_port,
+        ipv6=settings.video_ipv6,
         private_candidates=settings.video_private_candidates,
     )
     servers = settings.video_ice_servers

@@ -60,7 +60,7 @@ class Handover:
 
 
 def settings_of_worker(settings: Settings, number: int) -> Settings:
-    """The settings of one worker: its share of database connections, media processes and UDP ports.
+    """The settings of one worker: its share of database connections, media processes and UDP ports, and its TCP port.
 
     Args:
         number: From 1.
@@ -75,6 +75,8 @@ def settings_of_worker(settings: Settings, number: int) -> Settings:
     }
     if "database_pool" not in settings.model_fields_set:
         changes["database_pool"] = max(DATABASE_POOL_MIN, DATABASE_CONNECTIONS // count)
+    if settings.video_tcp_port > 0:
+        changes["video_tcp_port"] = settings.video_tcp_port + number - 1
     if settings.video_udp_port_min:
         first, ports = settings.video_udp_port_min, settings.video_udp_port_max - settings.video_udp_port_min + 1
         if ports < count:

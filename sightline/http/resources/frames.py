@@ -47,7 +47,11 @@ _HEADERS: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
     "x-svc-frame-height": (_WHOLE_NUMBER, "Pixels"),
     "x-svc-frame-state": (
         {"type": "string", "enum": [state.value for state in PictureState]},
-        "Whether the picture moves, is black, or is frozen",
+        "Whether the picture moves, is black or is frozen, or `lost`: no frame arrives, and it is the last one",
+    ),
+    "x-svc-publisher-epoch": (
+        _WHOLE_NUMBER,
+        "Which publisher's picture it is: increases with each connection of a publisher",
     ),
     "x-svc-meter-state": ({"type": "string", "enum": [state.value for state in MeterState]}, "State of the meter"),
     "x-svc-in-geofence": (
@@ -99,6 +103,7 @@ def frame_headers(frame: Frame, *, is_signed: bool) -> TextHeaders:
         ("x-svc-frame-width", str(frame.width)),
         ("x-svc-frame-height", str(frame.height)),
         ("x-svc-frame-state", frame.state.value),
+        ("x-svc-publisher-epoch", str(frame.publisher_epoch)),
     )
 
 
@@ -173,7 +178,8 @@ class FrameResources:
             if reply.reason is not FrameMissingReason.NOT_NEWER:
                 raise RefusedError(_MISSING[reply.reason])
             tags = () if reply.sequence is None else (("etag", etag(reply.sequence, is_signed=is_signed)),)
-            return Raw(status=304, headers=(*shared, *tags))
+            state = (("x-svc-frame-state", PictureState.LOST.value),) if reply.is_lost else ()
+            return Raw(status=304, headers=(*shared, *tags, *state))
         headers = (*shared, *frame_headers(reply, is_signed=is_signed))
         if is_named(call.headers.get("if-none-match"), etag(reply.sequence, is_signed=is_signed)):
             return Raw(status=304, headers=headers)

@@ -81,7 +81,8 @@ def query_from_wire(fields: Header) -> FrameQuery:
 def frame_to_wire(reply: FrameReply) -> tuple[Header, bytes]:
     """A frame reply as header and body."""
     if isinstance(reply, FrameMissing):
-        return {"missing": reply.reason.value, "sequence": reply.sequence}, b""
+        return {"missing": reply.reason.value, "sequence": reply.sequence, "lost": reply.is_lost}, b""
+    is_lost = reply.state is PictureState.LOST
     fields: Header = {
         "sequence": reply.sequence,
         "captured_at_ms": reply.captured_at_ms,
@@ -89,8 +90,11 @@ def frame_to_wire(reply: FrameReply) -> tuple[Header, bytes]:
         "age_ms": reply.age_ms,
         "width": reply.width,
         "height": reply.height,
-        "state": reply.state.value,
+        # A server of an earlier version, which asks this one during an upgrade, does not know the state `lost`.
+        "state": (PictureState.FROZEN if is_lost else reply.state).value,
+        "lost": is_lost,
         "captured_by_rtcp": reply.captured_by_rtcp,
+        "publisher_epoch": reply.publisher_epoch,
     }
     return fields, reply.jpeg
 
@@ -98,7 +102,9 @@ def frame_to_wire(reply: FrameReply) -> tuple[Header, bytes]:
 def frame_from_wire(fields: Header, body: bytes) -> FrameReply:
     """The frame reply that was sent."""
     if "missing" in fields:
-        return FrameMissing(reason=FrameMissingReason(fields["missing"]), sequence=fields["sequence"])
+        return FrameMissing(
+            reason=FrameMissingReason(fields["missing"]), sequence=fields["sequence"], is_lost=fields.get("lost", False)
+        )
     return Frame(
         jpeg=body,
         sequence=fields["sequence"],
@@ -107,6 +113,7 @@ def frame_from_wire(fields: Header, body: bytes) -> FrameReply:
         age_ms=fields["age_ms"],
         width=fields["width"],
         height=fields["height"],
-        state=PictureState(fields["state"]),
+        state=PictureState.LOST if fields.get("lost", False) else PictureState(fields["state"]),
         captured_by_rtcp=fields["captured_by_rtcp"],
+        publisher_epoch=fields.get("publisher_epoch", 0),
     )

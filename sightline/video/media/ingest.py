@@ -7,7 +7,7 @@ from typing import Final, final
 
 from sightline.video.media.assembler import Assembler, EncodedFrame
 from sightline.video.media.codecs import PayloadFormat
-from sightline.video.media.layers import LayerChooser
+from sightline.video.media.layers import LAYERS_MAX, LayerChooser
 from sightline.video.media.stream import AUDIO_RATE, VIDEO_RATE, CaptureClock
 from sightline.video.rtc.peer import RtcPeer
 from sightline.video.rtc.rtp import (
@@ -17,6 +17,7 @@ from sightline.video.rtc.rtp import (
     build_pli,
     build_receiver_report,
     build_remb,
+    header_extension,
     parse_rtcp,
     parse_rtp,
     unwrap_rtx,
@@ -48,6 +49,10 @@ class IngestPlan:
     """Retransmission SSRC -> media SSRC."""
     transport_cc: int | None = None
     """Header extension id of transport-wide congestion control; None: not negotiated."""
+    rid: int | None = None
+    """Header extension id of the stream id of simulcast; None: not negotiated."""
+    repaired_rid: int | None = None
+    """Header extension id of the stream that a retransmission repairs; None: not negotiated."""
 
 
 @final
@@ -129,6 +134,9 @@ class Ingest:
         self._video_ssrc: int | None = None
         self._audio_ssrc: int | None = None
         self._layers = LayerChooser()
+        self._named: dict[bytes, int] = {}  # stream id -> SSRC
+        self._rtx_ssrcs = dict(plan.rtx_ssrcs)
+        self._clocks: dict[int, CaptureClock] = {}  # of video, by SSRC
         self._catching_up = False
         self.overloads = 0
         """Times that late media was dropped since this was last reset."""
@@ -152,6 +160,11 @@ class Ingest:
     def agreed_codec(self) -> str:
         """Codec name that was negotiated for video."""
         return next(fmt.name for fmt in self._plan.video.values())
+
+    @property
+    def video_ssrc(self) -> int | None:
+        """The SSRC of the stream that is shown."""
+        return self._video_ssrc
 
     def format_of_video(self) -> PayloadFormat:
         """Payload format of the assembled frames. Valid once a frame has arrived."""
@@ -186,9 +199,10 @@ class Ingest:
                 self._count(packet, VIDEO_RATE, now_ms)
             return
         if kind in self._plan.video:
+            self._learn_name(packet.ssrc, data)
             self._take_video(packet, now_ms)
         elif kind in self._plan.video_rtx:
-            original = self._plan.rtx_ssrcs.get(packet.ssrc, self._video_ssrc)
+            original = self._repaired_ssrc(packet.ssrc, data)
             inner = unwrap_rtx(packet, self._plan.video_rtx[kind], original or 0)
             if original is not None and inner is not None and original == self._video_ssrc and self._misses(inner):
                 self._push(inner, now_ms)
@@ -211,6 +225,22 @@ class Ingest:
     def _misses(self, repaired: RtpPacket) -> bool:
         """Whether a retransmission is one of ours: with several streams it may belong to a stream that is not shown."""
         return not self._layers.several or (self._assembler is not None and self._assembler.misses(repaired.sequence))
+
+    def _learn_name(self, ssrc: int, data: bytes) -> None:
+        """Note which stream of simulcast has this SSRC: offers of browsers name none."""
+        if self._plan.rid is not None and ssrc not in self._named.values() and len(self._named) < LAYERS_MAX:
+            name = header_extension(data, self._plan.rid)
+            if name is not None:
+                self._named[name] = ssrc
+
+    def _repaired_ssrc(self, ssrc: int, data: bytes) -> int | None:
+        """The SSRC of the stream that a retransmission repairs."""
+        known = self._rtx_ssrcs.get(ssrc)
+        if known is None and self._plan.repaired_rid is not None and len(self._rtx_ssrcs) < LAYERS_MAX:
+            known = self._named.get(header_extension(data, self._plan.repaired_rid) or b"")
+            if known is not None:
+                self._rtx_ssrcs[ssrc] = known
+        return self._video_ssrc if known is None else known
 
     def _record_arrival(self, arrivals: ArrivalRecorder, data: bytes, arrived_ms: float) -> None:
         assert self._plan.transport_cc is not None
@@ -244,6 +274,7 @@ class Ingest:
         if self._assembler is None or self._video_ssrc != packet.ssrc or self._assembler.format is not fmt:
             self._assembler = Assembler(fmt, self._frame)
             self._video_ssrc = packet.ssrc
+            self.video_clock = self._clock_of(packet.ssrc)
         self._count(packet, VIDEO_RATE, now_ms)
         self._push(packet, now_ms)
 
@@ -263,12 +294,18 @@ class Ingest:
                 ssrc = int.from_bytes(message.body[:4], "big")
                 ntp = int.from_bytes(message.body[4:12], "big")
                 timestamp = int.from_bytes(message.body[12:16], "big")
-                if ssrc == self._video_ssrc:
-                    self.video_clock.report(ntp, timestamp)
-                elif ssrc == self._audio_ssrc:
+                if ssrc == self._audio_ssrc:
                     self.audio_clock.report(ntp, timestamp)
+                elif ssrc in self._reception:
+                    self._clock_of(ssrc).report(ntp, timestamp)
                 if (reception := self._reception.get(ssrc)) is not None:
                     reception.lsr, reception.lsr_at_ms = ntp >> 16 & 0xFFFFFFFF, now_ms
+
+    def _clock_of(self, ssrc: int) -> CaptureClock:
+        """Each stream of simulcast has timestamps of its own."""
+        if len(self._clocks) > LAYERS_MAX:
+            self._clocks.clear()
+        return self._clocks.setdefault(ssrc, CaptureClock(VIDEO_RATE))
 
     def ask_key(self, now_ms: float) -> None:
         """Request a keyframe from the publisher, at most every 400 ms."""

@@ -25,6 +25,8 @@ from sightline.video.options import Options
 from sightline.video.rtc.rtp import RtpPacket
 
 WATCHED_EVERY_MS: Final = 3_000
+DELETED: Final = "deleted by the client"
+"""Why a connection is closed whose publisher or viewer has ended it, instead of losing it."""
 REPLAY_MAX_SPAN_MS: Final = 3_000
 """Maximum length of a GOP that is replayed to a new viewer; a longer one would be a burst of megabytes."""
 REPLAY_ANYWAY_MS: Final = 700.0
@@ -68,16 +70,19 @@ class LiveInput:
             budget=budget,
             limit=PictureLimit(options.picture_max_width, options.picture_max_height),
             ask_key=self.ask_key,
+            is_lost=self._is_lost,
             now_ms=wall_ms,
             warm_ms=options.warm_ms,
             key_every_ms=options.poll_key_ms,
         )
         self.format: PayloadFormat | None = None
         self._video_line = Timeline(VIDEO_RATE)
+        self._video_ssrc: int | None = None
         self._audio_line = Timeline(AUDIO_RATE)
         self._audio_offset: int | None = None
         self._audio_top = 0
         self._sequence = 0
+        self._epoch = 0
         self._frames_since_tick = 0
         self._last_frame: StreamFrame | None = None
         self._audio_lag_ms = 0.0
@@ -97,6 +102,8 @@ class LiveInput:
     def publisher_connected(self, resource: str, ingest: Ingest) -> None:
         """A publisher's transport is connected: it takes over."""
         old, self.publisher = self.publisher, (resource, ingest)
+        self._epoch = max(self._epoch + 1, self._wall_ms())
+        self._forget_pictures()
         if self.pending is not None and self.pending[1] is ingest:
             self.pending = None
         self._video_line.restart()
@@ -119,10 +126,25 @@ class LiveInput:
         if self.publisher is None or self.publisher[1] is not ingest:
             return
         self.publisher = None
+        if reason == DELETED:
+            self._forget_pictures()
         last = ingest.last_rtp_ms
         ago_ms = self._mono_ms() - last if last is not None else 0.0
         self._gone_since_ms = self._wall_ms() - int(ago_ms)
         log.info("publisher_gone", session_id=self.session_id, reason=reason)
+
+    def _forget_pictures(self) -> None:
+        """What one publisher sent must not be shown as the next one's."""
+        self.gop.clear()
+        self.tap.forget()
+
+    def _is_lost(self) -> bool:
+        """Whether no whole frame has arrived for `stale_ms`."""
+        if self.publisher is None:
+            return True
+        newest_ms = self.publisher[1].last_frame_ms
+        since_ms = self._connected_at_ms if newest_ms is None else newest_ms
+        return self._mono_ms() - since_ms >= self._options.stale_ms
 
     def ask_key(self) -> None:
         """Request a keyframe from the publisher; rate limited there."""
@@ -140,6 +162,9 @@ class LiveInput:
         self._sequence = max(self._sequence + 1, wall_ms)
         captured_at_ms, claimed = ingest.video_clock.captured(encoded.timestamp, wall_ms)
         fmt = ingest.format_of_video()
+        if ingest.video_ssrc != self._video_ssrc:  # another layer of simulcast has timestamps of its own
+            self._video_ssrc = ingest.video_ssrc
+            self._video_line.restart()
         frame = StreamFrame(
             sequence=self._sequence,
             timestamp=self._video_line.map(encoded.timestamp, encoded.arrived_ms),
@@ -149,6 +174,7 @@ class LiveInput:
             received_at_ms=wall_ms,
             captured_at_ms=captured_at_ms,
             captured_by_rtcp=claimed,
+            publisher_epoch=self._epoch,
             format=fmt,
         )
         self._frames_since_tick += 1

@@ -30,6 +30,7 @@ class StreamFrame:
     received_at_ms: int
     captured_at_ms: int
     captured_by_rtcp: bool
+    publisher_epoch: int
     format: PayloadFormat
 
 

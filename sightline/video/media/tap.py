@@ -8,6 +8,7 @@ decoded as it arrives. A frame after a gap is not decoded: the tap waits for a k
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final, final
 
@@ -56,6 +57,7 @@ class FrameTap:
     Args:
         gop: The input's GOP cache, decoded first when a decoder starts.
         ask_key: Requests a keyframe from the publisher.
+        is_lost: Whether no frame arrives from the publisher.
         now_ms: Unix time in milliseconds.
         key_every_ms: Minimum interval of keyframes requested for slow pollers; 0 means none.
         share: The input's share of the threads that decode and encode.
@@ -69,6 +71,7 @@ class FrameTap:
         budget: DecoderBudget,
         limit: PictureLimit,
         ask_key: Callable[[], None],
+        is_lost: Callable[[], bool],
         now_ms: Callable[[], int],
         warm_ms: int,
         key_every_ms: int,
@@ -79,6 +82,8 @@ class FrameTap:
         self._limit = limit
         self._size_changes = SizeChanges(now_ms)
         self._ask_key = ask_key
+        self._is_lost = is_lost
+        self._forgotten = 0
         self._now_ms = now_ms
         self._warm_ms = warm_ms
         self._decoder: PictureDecoder | None = None
@@ -142,6 +147,7 @@ class FrameTap:
         self.sleep()
         self._newest = None
         self._still = None
+        self._forgotten += 1
 
     async def _decode_along(self) -> None:
         while self._pending and self._decoder is not None:
@@ -205,6 +211,7 @@ class FrameTap:
         self._keyframes.polled(now_ms)
         deadline_ms = now_ms + query.wait_ms
         self._waiters += query.after is not None and query.wait_ms > 0
+        forgotten = self._forgotten
         try:
             if query.after is not None:
                 after = query.after
@@ -213,11 +220,13 @@ class FrameTap:
                     reason = FrameMissingReason.NOT_NEWER
                     if self._now_ms() - self._newest.received_at_ms > query.max_age_ms:
                         reason = FrameMissingReason.STALE
-                    return FrameMissing(reason=reason, sequence=self._newest.sequence)
+                    return FrameMissing(reason=reason, sequence=self._newest.sequence, is_lost=self._is_lost())
             picture = await self._fresh_picture(query, deadline_ms)
             if isinstance(picture, FrameMissing):
-                return picture
-            return await self._serve(picture, query)
+                return replace(picture, is_lost=picture.sequence is not None and self._is_lost())
+            frame = await self._serve(picture, query)
+            # Another publisher took over while the picture was encoded.
+            return frame if forgotten == self._forgotten else FrameMissing(reason=FrameMissingReason.NOT_DECODED)
         finally:
             self._waiters -= query.after is not None and query.wait_ms > 0
 
@@ -306,9 +315,12 @@ class FrameTap:
             height=served_height,
             state=self._state(picture),
             captured_by_rtcp=source.captured_by_rtcp,
+            publisher_epoch=source.publisher_epoch,
         )
 
     def _state(self, picture: Picture) -> PictureState:
+        if self._is_lost():
+            return PictureState.LOST
         if picture.black:
             return PictureState.BLACK
         if self._still is not None and picture.source.received_at_ms - self._still[1] >= FROZEN_AFTER_MS:

@@ -7,6 +7,7 @@ are pinned to minor versions, and tests/video/rtc/test_private_names.py checks e
 import asyncio
 import random  # noqa: TID251  (jitter of consent checks only)
 import socket
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
@@ -14,8 +15,10 @@ import aioice.ice
 import aioice.stun
 import structlog
 from aioice.candidate import Candidate, candidate_foundation, candidate_priority
+from aioice.utils import random_string
 from typing_extensions import override
 
+from sightline.video.rtc.tcp import TcpTransport
 from sightline.video.rtc.udp import Address, ReadPace, UdpTransport, bind_udp
 
 QUEUE_MAX_PACKETS: Final = 512
@@ -27,6 +30,11 @@ MEDIA_LIFE_MS: Final = 5_000.0
 """A publisher whose authenticated media arrived within this time is alive, even if it answers no checks."""
 FOLLOW_EVERY_MS: Final = 1_000.0
 ROLE_CONFLICT: Final = 487
+TCP_CONNECTIONS_MAX: Final = 8
+"""TCP connections of one peer: browsers open one from each of their addresses to each of ours."""
+TCP_PREFERENCE: Final = 90
+PASSIVE_PREFERENCE: Final = 4
+UFRAG_CHARACTERS: Final = 6
 _system_random = random.SystemRandom()
 log = structlog.get_logger()
 
@@ -59,6 +67,8 @@ class IceConnection(aioice.ice.Connection):
         sockets: Gives pairs of (address to bind, address to advertise), best first.
         ports: First and last UDP port to bind; zeros mean any free port.
         datagrams_per_s: Datagrams of the peer that are read in a second; the rest is dropped by the kernel.
+        tcp_port: TCP port that is advertised too, whose connections come by `take_connection`; none below 1.
+        ufrag_prefix: First characters of our username fragment.
     """
 
     def __init__(
@@ -67,12 +77,16 @@ class IceConnection(aioice.ice.Connection):
         sockets: Callable[[], list[tuple[str, str]]],
         ports: tuple[int, int],
         datagrams_per_s: int = 5_000,
+        tcp_port: int = -1,
+        ufrag_prefix: str = "",
         **options: Any,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(local_username=ufrag_prefix + random_string(UFRAG_CHARACTERS), **options)
         self._pace = ReadPace(datagrams_per_s)
         self._choose_addresses = sockets
         self._ports = ports
+        self._tcp_port = tcp_port
+        self._tcp: list[Any] = []
         self.media_sink: MediaSink | None = None
         """Takes media; called inside the socket's read callback."""
         self._media_ms: float | None = None
@@ -89,7 +103,8 @@ class IceConnection(aioice.ice.Connection):
         """Bind one socket per chosen address inside the port range; advertise the addresses chosen for them."""
         del addresses, timeout
         candidates: list[Candidate] = []
-        for rank, (bind, advertise) in enumerate(self._choose_addresses()):
+        pairs = self._choose_addresses()
+        for rank, (bind, advertise) in enumerate(pairs):
             sock = self._bind(bind)
             if sock is None:
                 continue
@@ -105,6 +120,11 @@ class IceConnection(aioice.ice.Connection):
             )
             candidates.append(protocol.local_candidate)
             self._protocols.append(protocol)
+        if self._tcp_port > 0:
+            candidates += [
+                tcp_candidate(component, rank, bind, advertise, self._tcp_port)
+                for rank, (bind, advertise) in enumerate(pairs)
+            ]
         return candidates
 
     def _bind(self, address: str) -> socket.socket | None:
@@ -125,18 +145,69 @@ class IceConnection(aioice.ice.Connection):
     def _attach(self, sock: socket.socket) -> Any:
         """A StunProtocol that receives everything but media from the socket."""
         protocol = aioice.ice.StunProtocol(self)
+        transport = UdpTransport(
+            sock,
+            on_datagram=self._receiver(protocol),
+            on_lost=lambda: protocol.connection_lost(None),
+            pace=self._pace,
+        )
+        protocol.connection_made(transport)
+        return protocol
 
+    def _receiver(self, protocol: Any) -> Callable[[bytes, Address, float], None]:
         def on_datagram(data: bytes, source: Address, arrived_ms: float) -> None:
             if self.media_sink is not None and 127 < data[0] < 192:
                 self.media_sink(data, MediaSource(protocol, source), arrived_ms)
             else:
                 protocol.datagram_received(data, source)
 
-        transport = UdpTransport(
-            sock, on_datagram=on_datagram, on_lost=lambda: protocol.connection_lost(None), pace=self._pace
-        )
+        return on_datagram
+
+    def take_connection(self, sock: socket.socket, packet: bytes) -> bool:
+        """Use an accepted TCP connection as a local socket of its own (RFC 6544).
+
+        Returns:
+            False, with the connection left to the caller, if its first packet is not signed with our password, if the
+            peer has TCP_CONNECTIONS_MAX already, or if it is gone.
+        """
+        if self._closing or len(self._tcp) >= TCP_CONNECTIONS_MAX or not self._is_authentic(packet):
+            return False
+        try:
+            protocol = aioice.ice.StunProtocol(self)
+            transport = TcpTransport(
+                sock,
+                on_datagram=self._receiver(protocol),
+                on_lost=lambda: self._connection_lost(protocol),
+                pace=self._pace,
+            )
+        except OSError:
+            return False
+        host, port = transport.get_extra_info("sockname")[:2]
+        protocol.local_candidate = tcp_candidate(1, 0, host, host, port)
         protocol.connection_made(transport)
-        return protocol
+        self._tcp.append(protocol)
+        self._protocols.append(protocol)
+        protocol.datagram_received(packet, transport.peer)
+        return True
+
+    def _is_authentic(self, packet: bytes) -> bool:
+        try:
+            message = aioice.stun.parse_message(packet)
+        except (ValueError, struct.error, IndexError):
+            return False
+        key = self.local_password.encode()
+        return "MESSAGE-INTEGRITY" in message.attributes and bool(message.check_message_integrity(key))
+
+    def _connection_lost(self, protocol: Any) -> None:
+        """Forget a closed TCP connection. Consent checks notice it if it was the path in use and no other comes."""
+        protocol.connection_lost(None)
+        self._tcp.remove(protocol)
+        if protocol in self._protocols:
+            self._protocols.remove(protocol)
+        for pair in [each for each in self._check_list if each.protocol is protocol]:
+            if pair.task is not None:
+                pair.task.cancel()
+            self._check_list.remove(pair)
 
     @override
     def check_incoming(self, message: aioice.stun.Message, addr: tuple[str, int], protocol: Any) -> None:
@@ -225,6 +296,25 @@ class IceConnection(aioice.ice.Connection):
         transport: Any = pair.protocol.transport
         transport.send_all(datagrams, pair.remote_addr)
         return not bool(transport.blocked)
+
+
+def tcp_candidate(component: int, rank: int, bind: str, advertise: str, port: int) -> Candidate:
+    """Our passive TCP candidate. Its type preference is below that of UDP (RFC 6544, section 4.2).
+
+    Args:
+        rank: 0 for the best address.
+    """
+    local_preference = (PASSIVE_PREFERENCE << 13) + 8191 - rank
+    return Candidate(
+        foundation=candidate_foundation("host", "tcp", bind),
+        component=component,
+        transport="tcp",
+        priority=(TCP_PREFERENCE << 24) + (local_preference << 8) + 256 - component,
+        host=advertise,
+        port=port,
+        type="host",
+        tcptype="passive",
+    )
 
 
 def remote_candidate(*, foundation: str, priority: int, host: str, port: int, kind: str) -> Candidate:

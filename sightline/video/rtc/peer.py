@@ -2,8 +2,11 @@
 
 import asyncio
 import ipaddress
+import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, final
 
@@ -25,6 +28,7 @@ PUBLISHED_PER_S: Final = 5_000
 FEEDBACK_PER_S: Final = 400
 """Datagrams of a viewer: reports, requests, checks."""
 EARLY_MAX_PACKETS: Final = 256
+RESOLVE_S: Final = 2.0
 CANDIDATES_MAX: Final = 16
 """Remote candidates that are checked; each costs several datagrams to an address that the client names."""
 CANDIDATE_LINES_MAX: Final = 64
@@ -46,6 +50,29 @@ class Certificates:
         if self._current.expires - now < CERTIFICATE_RENEW:
             self._current = Certificate.generateCertificate()
         return self._current
+
+
+async def with_resolved_names(net: NetOptions) -> NetOptions:
+    """The options with an address in place of each advertised host name.
+
+    A name that cannot be resolved within RESOLVE_S is replaced by the bound address.
+    """
+    bound = list(net.bind_addresses) or host_addresses(ipv6=net.ipv6)
+    pairs = zip(bound, net.advertised_addresses, strict=False)
+    return replace(net, advertised_addresses=tuple([await _resolved(name, address) for address, name in pairs]))
+
+
+async def _resolved(name: str, bound: str) -> str:
+    with suppress(ValueError):
+        return str(ipaddress.ip_address(name))
+    family = socket.AF_INET6 if ":" in bound else socket.AF_INET
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            rows = await asyncio.get_running_loop().getaddrinfo(name, None, family=family, type=socket.SOCK_DGRAM)
+    except (OSError, TimeoutError) as error:
+        log.warning("media_name_unresolved", advertised=name, error=repr(error))
+        return bound
+    return str(rows[0][4][0])
 
 
 def choose_addresses(net: NetOptions, prefer: str) -> list[tuple[str, str]]:
@@ -121,12 +148,15 @@ class RtcPeer:
         on_connected: Callable[[], None],
         on_closed: Callable[[str], None],
     ) -> None:
+        self._net = net
         self._on_packet = on_packet
         self._on_connected = on_connected
         self._on_closed = on_closed
         connection = IceConnection(
-            sockets=lambda: choose_addresses(net, prefer),
+            sockets=lambda: choose_addresses(self._net, prefer),
             ports=(net.udp_port_min, net.udp_port_max),
+            tcp_port=net.tcp_port,
+            ufrag_prefix=net.ufrag_prefix,
             datagrams_per_s=PUBLISHED_PER_S if publishes else FEEDBACK_PER_S,
             ice_controlling=controlling,
         )
@@ -137,7 +167,6 @@ class RtcPeer:
         self._transport = RtcTransport(connection, certificate)
         self._connection = connection
         self._publishes = publishes
-        self._private_candidates = net.private_candidates
         self._candidates = self._candidate_lines = 0
         self._early: deque[tuple[bytes, MediaSource, float]] = deque(maxlen=EARLY_MAX_PACKETS)
         self._task: asyncio.Task[None] | None = None
@@ -147,17 +176,27 @@ class RtcPeer:
         self.congested = False
         """True while the socket's send buffer is full."""
 
+    @property
+    def ufrag(self) -> str:
+        """Our ICE username fragment."""
+        return self._connection.local_username
+
+    def take_connection(self, sock: socket.socket, packet: bytes) -> bool:
+        """Use a TCP connection whose first packet names this peer; False if the packet is not authentic."""
+        return not self.closed and self._connection.take_connection(sock, packet)
+
     async def gather(self, setup: str) -> LocalTransport:
         """Bind sockets and describe our side.
 
         Raises:
             OSError: No socket could be bound (port range used up).
         """
+        self._net = await with_resolved_names(self._net)
         await self._transport.gather()
         candidates = self._connection.local_candidates
         if not candidates:
             await self._transport.stop()
-            raise OSError("no UDP port could be bound")
+            raise OSError("no UDP port could be bound and no TCP port is open")
         return LocalTransport(
             ufrag=self._connection.local_username,
             password=self._connection.local_password,
@@ -184,7 +223,7 @@ class RtcPeer:
         if self.closed or self._candidates >= CANDIDATES_MAX or self._candidate_lines >= CANDIDATE_LINES_MAX:
             return
         self._candidate_lines += 1
-        candidate = usable_candidate(line, private=self._private_candidates)
+        candidate = usable_candidate(line, private=self._net.private_candidates)
         if candidate is None:
             return
         self._candidates += 1

@@ -66,6 +66,37 @@ def parse_rtp(data: bytes) -> RtpPacket | None:
     )
 
 
+def header_extension(data: bytes, ident: int) -> bytes | None:
+    """The value of a header extension; None if the packet does not carry it whole (RFC 8285, both header forms)."""
+    if not data[0] & 0x10:
+        return None
+    at = 12 + 4 * (data[0] & 0x0F)
+    if len(data) < at + 4:
+        return None
+    profile, words = struct.unpack_from("!HH", data, at)
+    at += 4
+    end = at + 4 * words
+    if len(data) < end:
+        return None
+    one_byte = profile == 0xBEDE
+    if not one_byte and profile & 0xFFF0 != 0x1000:
+        return None
+    while at < end:
+        if data[at] == 0:
+            at += 1
+            continue
+        if one_byte:
+            found, size, start = data[at] >> 4, (data[at] & 0x0F) + 1, at + 1
+        elif at + 1 < end:
+            found, size, start = data[at], data[at + 1], at + 2
+        else:
+            return None
+        if found == ident:
+            return data[start : start + size] if start + size <= end else None
+        at = start + size
+    return None
+
+
 def build_rtp(payload: bytes, *, marker: bool, payload_type: int, sequence: int, timestamp: int, ssrc: int) -> bytes:
     """Write one packet without extensions."""
     return _HEADER.pack(0x80, payload_type | (0x80 if marker else 0), sequence, timestamp, ssrc) + payload

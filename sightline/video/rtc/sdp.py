@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 MAX_BYTES: Final = 64 * 1024
+RID_MAX_CHARACTERS: Final = 64
 DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
 
 
@@ -60,8 +61,10 @@ class Section:
     rtcp_mux: bool = False
     extensions: dict[str, int] = field(default_factory=dict)
     """Header extensions: URI -> id, one-byte ids only."""
-    send_rids: int = 0
-    """Simulcast layers that the other side wants to send (RFC 8853)."""
+    send_rids: list[str] = field(default_factory=list)
+    """Streams with an id that the other side can send (a=rid, RFC 8851)."""
+    send_layers: list[str] = field(default_factory=list)
+    """Ids of the streams that it wants to send at the same time (a=simulcast, RFC 8853), in its order."""
 
     def rtx_of(self, payload_type: int) -> Codec | None:
         """The retransmission format of a payload type."""
@@ -116,6 +119,16 @@ def _apply_codec_line(section: Section, name: str, value: str) -> None:
         codec.feedback.append(rest.strip())
 
 
+def _is_rid(text: str) -> bool:
+    return 0 < len(text) <= RID_MAX_CHARACTERS and text.isascii() and text.replace("-", "").replace("_", "").isalnum()
+
+
+def _layer_ids(text: str) -> list[str]:
+    """The first alternative of each stream of a=simulcast, paused (~) or not."""
+    first = [stream.partition(",")[0].removeprefix("~") for stream in text.split(";")]
+    return [ident for ident in first if _is_rid(ident)]
+
+
 _TEXT_FIELDS: Final = {"mid": "mid", "ice-ufrag": "ufrag", "ice-pwd": "password", "setup": "setup"}
 
 
@@ -129,7 +142,13 @@ def _apply_line(section: Section, name: str, value: str) -> None:
     elif name == "rtcp-mux":
         section.rtcp_mux = True
     elif name == "rid":
-        section.send_rids += value.split()[1:2] == ["send"]
+        ident, _, rest = value.partition(" ")
+        if rest.split()[:1] == ["send"] and _is_rid(ident):
+            section.send_rids.append(ident)
+    elif name == "simulcast":
+        words = value.split()
+        if "send" in words[:-1]:
+            section.send_layers = _layer_ids(words[words.index("send") + 1])
     elif name == "extmap":
         ident, _, uri = value.partition(" ")
         number = ident.partition("/")[0]
@@ -240,6 +259,8 @@ class LocalSection:
     """Header extensions: URI -> id."""
     bitrate_max_bps: int = 0
     """What the other side may send here; 0 means as much as its congestion control allows."""
+    receive_layers: Sequence[str] = ()
+    """Ids of the streams that the other side may send at the same time (RFC 8853)."""
 
 
 def _codec_lines(codec: Codec) -> list[str]:
@@ -269,6 +290,9 @@ def _section_lines(section: LocalSection, transport: LocalTransport, *, first: b
     lines += [f"a=extmap:{ident} {uri}" for uri, ident in section.extensions.items()]
     for codec in section.codecs:
         lines += _codec_lines(codec)
+    if section.receive_layers:
+        lines += [f"a=rid:{ident} recv" for ident in section.receive_layers]
+        lines.append(f"a=simulcast:recv {';'.join(section.receive_layers)}")
     if section.ssrc is not None:
         lines.append(f"a=msid:{section.stream} {section.kind}")
         if section.rtx_ssrc is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from sightline.video.options import NetOptions
-from sightline.video.rtc.peer import choose_addresses
+from sightline.video.rtc.peer import choose_addresses, with_resolved_names
 
 PROBE: Final = b"sightline self-test"
 PROBE_S: Final = 0.6
@@ -68,7 +68,7 @@ async def _check(bind: str, advertised: str, ports: range) -> AddressCheck:
 async def check_addresses(net: NetOptions) -> list[AddressCheck]:
     """Send a datagram to each address that is advertised, and report those that do not arrive."""
     ports = range(net.udp_port_min, net.udp_port_max + 1) if net.udp_port_min else range(1)
-    pairs = choose_addresses(net, "")
+    pairs = choose_addresses(await with_resolved_names(net), "")
     checks = list(await asyncio.gather(*(_check(bind, advertised, ports) for bind, advertised in pairs)))
     if all(ipaddress.ip_address(advertised).is_loopback for _, advertised in pairs):
         problem = "only loopback works: browsers and other machines cannot connect"

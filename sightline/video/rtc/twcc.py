@@ -7,6 +7,8 @@ Source: draft-holmer-rmcat-transport-wide-cc-extensions-01.
 import struct
 from typing import Final, final
 
+from sightline.video.rtc.rtp import header_extension
+
 EXTENSION_URI: Final = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01"
 RTCP_RTPFB: Final = 205
 FMT_TRANSPORT_CC: Final = 15
@@ -138,31 +140,6 @@ def _chunks(symbols: list[int]) -> bytes:
 
 
 def transport_sequence(data: bytes, ident: int) -> int | None:
-    """The transport-wide sequence number of an RTP packet; None if it carries none (RFC 8285, both header forms)."""
-    if not data[0] & 0x10:
-        return None
-    at = 12 + 4 * (data[0] & 0x0F)
-    if len(data) < at + 4:
-        return None
-    profile, words = struct.unpack_from("!HH", data, at)
-    at += 4
-    end = at + 4 * words
-    if len(data) < end:
-        return None
-    one_byte = profile == 0xBEDE
-    if not one_byte and profile & 0xFFF0 != 0x1000:
-        return None
-    while at < end:
-        if data[at] == 0:
-            at += 1
-            continue
-        if one_byte:
-            found, size, start = data[at] >> 4, (data[at] & 0x0F) + 1, at + 1
-        elif at + 1 < end:
-            found, size, start = data[at], data[at + 1], at + 2
-        else:
-            return None
-        if found == ident:
-            return int.from_bytes(data[start : start + 2], "big") if size >= 2 and start + 2 <= end else None
-        at = start + size
-    return None
+    """The transport-wide sequence number of an RTP packet; None if it carries none."""
+    value = header_extension(data, ident)
+    return None if value is None or len(value) < 2 else int.from_bytes(value[:2], "big")

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -24,11 +25,12 @@ from sightline.video.ipc.framing import Header
 from sightline.video.media.decoder_budget import DecoderBudget
 from sightline.video.media.egress import AudioLeg, VideoLeg, Viewer
 from sightline.video.media.ingest import Ingest
-from sightline.video.media.live_input import LiveInput
+from sightline.video.media.live_input import DELETED, LiveInput
 from sightline.video.media.picture_threads import PictureThreads
 from sightline.video.options import NetOptions, Options
 from sightline.video.rtc.peer import Certificates, RtcPeer, transport_section
 from sightline.video.rtc.sdp import Description, LocalSection, LocalTransport, SdpError, build, parse
+from sightline.video.rtc.tcp_frames import named_agent
 from sightline.video.tokens import ref_of
 from sightline.video.worker.negotiate import agree_play, agree_publish, answer_setup
 from sightline.video.worker.whep_reader import WhepReader
@@ -145,6 +147,12 @@ class MediaServer:
 
     # -- signalling
 
+    def take_connection(self, sock: socket.socket, packet: bytes) -> bool:
+        """Give a client's TCP connection to the peer that its first packet names; False if there is none."""
+        ufrag = named_agent(packet)
+        peer = next((each.peer for each in self._sessions.values() if each.peer.ufrag == ufrag), None)
+        return peer is not None and peer.take_connection(sock, packet)
+
     async def signal(self, session_id: str, request: SignalRequest) -> SignalReply:
         """Answer one POST, PATCH or DELETE. Raises no error for invalid client input."""
         live = self._inputs.get(session_id)
@@ -204,7 +212,7 @@ class MediaServer:
             return signalling.problem(404, "No such session", "it has ended, or another publisher took over")
         peer = known.peer
         if request.method.upper() == "DELETE":
-            peer.close("deleted by the client")
+            peer.close(DELETED)
             await peer.wait_closed()
             return SignalReply(status=200, headers=signalling.CORS)
         wanted = request.headers.get("if-match", "*").strip()

@@ -1,6 +1,7 @@
 """Negotiation: pure functions from an offer to the sections of our answer.
 
-Source: RFC 9725 section 4.4 (WHIP offers), draft-ietf-wish-whep (WHEP offers), RFC 6184 section 8.2.2 (H.264).
+Source: RFC 9725 section 4.4 (WHIP offers), draft-ietf-wish-whep (WHEP offers), RFC 6184 section 8.2.2 (H.264),
+RFC 8853 (simulcast).
 """
 
 import base64
@@ -10,6 +11,7 @@ from typing import Final, final
 
 from sightline.video.media.codecs import H264Format, PayloadFormat, Vp8Format
 from sightline.video.media.ingest import IngestPlan
+from sightline.video.media.layers import LAYERS_MAX
 from sightline.video.rtc.sdp import Codec, Description, LocalSection, SdpError, Section
 from sightline.video.rtc.twcc import EXTENSION_URI
 
@@ -17,6 +19,11 @@ FEEDBACK: Final = ("nack", "nack pli", "ccm fir")
 """Feedback messages taken in both directions."""
 TRANSPORT_CC: Final = "transport-cc"
 REMB: Final = "goog-remb"
+MID_URI: Final = "urn:ietf:params:rtp-hdrext:sdes:mid"
+RID_URI: Final = "urn:ietf:params:rtp-hdrext:sdes:rtp-stream-id"
+REPAIRED_RID_URI: Final = "urn:ietf:params:rtp-hdrext:sdes:repaired-rtp-stream-id"
+STREAM_ID_URIS: Final = (MID_URI, RID_URI, REPAIRED_RID_URI)
+"""Header extensions by which simulcast streams are told apart (RFC 9143, RFC 8852)."""
 VIDEO_NAMES: Final = ("H264", "VP8")
 
 
@@ -149,17 +156,31 @@ def agree_publish(offer: Description, *, bitrate_max_bps: int = 0) -> PublishAgr
             sections.append(_refused(section))
             continue
         ident = section.extensions.get(EXTENSION_URI)
+        extensions = {EXTENSION_URI: ident} if ident is not None and ident == plan.transport_cc else {}
+        layers = simulcast_layers(video) if section is video else []
+        if layers:
+            extensions |= {uri: video.extensions[uri] for uri in STREAM_ID_URIS if uri in video.extensions}
         sections.append(
             LocalSection(
                 kind=section.kind,
                 mid=section.mid,
                 direction="recvonly",
                 codecs=codecs,
-                extensions={EXTENSION_URI: ident} if ident is not None and ident == plan.transport_cc else {},
+                extensions=extensions,
+                receive_layers=layers,
                 bitrate_max_bps=bitrate_max_bps if section is video else 0,
             )
         )
     return PublishAgreement(sections=tuple(sections), plan=plan)
+
+
+def simulcast_layers(video: Section) -> list[str]:
+    """Ids of the streams that a publisher may send at the same time; none if it cannot mark packets with them.
+
+    All that are offered are taken, up to LAYERS_MAX, because a browser stops the layers that are not answered for good.
+    """
+    layers = [ident for ident in dict.fromkeys(video.send_layers) if ident in video.send_rids]
+    return layers[:LAYERS_MAX] if len(layers) > 1 and {MID_URI, RID_URI} <= video.extensions.keys() else []
 
 
 def ingest_plan(video: Section, chosen: list[Codec], opus: Codec | None) -> IngestPlan:
@@ -177,6 +198,8 @@ def ingest_plan(video: Section, chosen: list[Codec], opus: Codec | None) -> Inge
         audio=audio,
         rtx_ssrcs=dict(video.fid),
         transport_cc=_transport_cc_id(video, chosen),
+        rid=video.extensions.get(RID_URI),
+        repaired_rid=video.extensions.get(REPAIRED_RID_URI),
     )
 
 

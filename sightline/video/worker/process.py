@@ -1,6 +1,7 @@
 """A media worker process, started by the server with a socket as stdin.
 
-Exchanges `ipc` messages over that socket and exits when it closes, so that it does not outlive the server. Requests are
+Exchanges `ipc` messages over that socket and exits when it closes, so that it does not outlive the server. A second
+socket, whose descriptor is the argument, passes TCP connections of clients. Requests are
 `{id, op, ...}` and answered `{id, ok, ...}` in any order; media events are sent as `{events: [...]}`, one batch per
 iteration of the event loop.
 """
@@ -23,6 +24,7 @@ from sightline.system.logs import configure_logs
 from sightline.video.ipc import messages
 from sightline.video.ipc.framing import BrokenPipeMessageError, Decoder, Header, encode
 from sightline.video.rtc.selftest import check_addresses
+from sightline.video.rtc.tcp_frames import FRAME_MAX_BYTES
 from sightline.video.worker.media_server import MediaServer
 from sightline.video.worker.memory import MemoryLimit
 
@@ -49,6 +51,14 @@ class Worker:
     def _flush_events(self) -> None:
         events, self._events = self._events, []
         self._writer.write(encode({"events": events, "clock_offset_ms": self._clock.now_ms() - boot_now_ms()}))
+
+    def take_connection(self, connections: socket.socket) -> None:
+        """Take one TCP connection that the server has passed on, with its first packet."""
+        packet, descriptors, _, _ = socket.recv_fds(connections, FRAME_MAX_BYTES, 1)
+        for descriptor in descriptors:
+            sock = socket.socket(fileno=descriptor)
+            if self._media_server is None or not self._media_server.take_connection(sock, packet):
+                sock.close()
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
         """Handle requests until the server closes the socket."""
@@ -118,11 +128,17 @@ async def _main() -> None:
     gc.freeze()
     sys.setswitchinterval(0.0005)  # a decoding thread must not hold up packets for the default 5 ms
     worker = Worker(writer)
+    connections = socket.socket(fileno=int(sys.argv[1]))
+    connections.setblocking(False)
+    asyncio.get_running_loop().add_reader(connections.fileno(), worker.take_connection, connections)
     try:
         await worker.serve(reader)
     except* (ConnectionError, BrokenPipeMessageError):
         # The server has exited or closed the socket to stop this worker.
         pass
+    finally:
+        asyncio.get_running_loop().remove_reader(connections.fileno())
+        connections.close()
 
 
 def main() -> None:

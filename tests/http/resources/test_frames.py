@@ -43,6 +43,21 @@ async def test_a_frame_comes_with_all_that_is_known_of_it(world: World, live: tu
     assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", '"41"')
 
 
+async def test_a_frame_names_its_publisher_and_says_when_no_newer_one_arrives(
+    world: World, live: tuple[Party, Party, str]
+) -> None:
+    consumer, _, session_id = live
+    path = f"/api/v1/sessions/{session_id}/frame"
+    world.video.show(session_id, 41)
+    answer = await consumer.key.get(path)
+    assert (answer.headers["x-svc-publisher-epoch"], answer.headers["x-svc-frame-state"]) == ("7", "live")
+    assert b'sightline:publisherEpoch="7"' in answer.content
+    world.video.lose(session_id)
+    assert (await consumer.key.get(path)).headers["x-svc-frame-state"] == "lost"
+    none_newer = await consumer.key.get(f"{path}?after=41")
+    assert (none_newer.status_code, none_newer.headers["x-svc-frame-state"]) == (304, "lost")
+
+
 async def test_place_and_fence_are_unknown_before_the_first_heartbeat(
     world: World, live: tuple[Party, Party, str]
 ) -> None:

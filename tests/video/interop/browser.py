@@ -150,24 +150,38 @@ async def _serve_page(script: bytes, stream: trio.SocketStream) -> None:
 
 
 @asynccontextmanager
-async def a_browser(script: Path, *, flags: tuple[str, ...] = ()) -> AsyncIterator[tuple[Browser, str]]:
-    """Run Chromium with extra flags and serve the test page to it; gives the browser and the page's URL."""
+async def a_browser(
+    script: Path, *, flags: tuple[str, ...] = (), host: str = "127.0.0.1", inside: tuple[str, ...] = ()
+) -> AsyncIterator[tuple[Browser, str]]:
+    """Run Chromium with extra flags and serve the test page to it; gives the browser and the page's URL.
+
+    Args:
+        host: Address of this machine by which the browser reaches the page.
+        inside: Start of the command that runs the browser in a network namespace.
+    """
     path = chromium_path()
     assert path is not None, "install Chromium: scripts/interop_video.sh"
     to_child, from_parent = os.pipe()
     from_child, to_parent = os.pipe()
     profile = tempfile.mkdtemp(prefix="interop-chromium-")
-    command = [sys.executable, "-c", LAUNCH, str(to_child), str(to_parent), path, *FLAGS]
+    listeners = await trio.open_tcp_listeners(0, host=host)
+    authority = f"[{host}]" if ":" in host else host
+    page_url = f"http://{authority}:{listeners[0].socket.getsockname()[1]}"
+    command = [*inside, sys.executable, "-c", LAUNCH, str(to_child), str(to_parent), path, *FLAGS]
     process = await trio.lowlevel.open_process(
-        [*command, *flags, f"--user-data-dir={profile}", "about:blank"],
+        [
+            *command,
+            *flags,
+            f"--unsafely-treat-insecure-origin-as-secure={page_url}",  # cameras need a secure context
+            f"--user-data-dir={profile}",
+            "about:blank",
+        ],
         pass_fds=(to_child, to_parent),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     os.close(to_child)
     os.close(to_parent)
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listeners[0].socket.getsockname()[1]
     body = await trio.Path(script).read_bytes()
     try:
         async with (
@@ -178,7 +192,7 @@ async def a_browser(script: Path, *, flags: tuple[str, ...] = ()) -> AsyncIterat
             browser = Browser(write, read)
             nursery.start_soon(browser.pump)
             nursery.start_soon(trio.serve_listeners, lambda stream: _serve_page(body, stream), listeners)
-            yield browser, f"http://127.0.0.1:{port}/"
+            yield browser, f"{page_url}/"
             with trio.move_on_after(3):
                 await browser.call("Browser.close")
             nursery.cancel_scope.cancel()

@@ -1,6 +1,8 @@
-// What the interop page runs: plain RTCPeerConnection, @eyevinn/whip-web-client and @eyevinn/webrtc-player.
+// What the interop page runs: plain RTCPeerConnection, sightline-js, @eyevinn/whip-web-client and @eyevinn/webrtc-player.
 import { WHIPClient } from "@eyevinn/whip-web-client";
 import { WebRTCPlayer } from "@eyevinn/webrtc-player";
+import { Player } from "sightline-js/player.ts";
+import { Publisher } from "sightline-js/publisher.ts";
 
 const camera = () => navigator.mediaDevices.getUserMedia({ video: { width: 1280, height: 720 }, audio: true });
 
@@ -37,6 +39,28 @@ window.publishPlain = async (url, codec, maxBitrate) => {
   return window.resource;
 };
 
+// Three layers, the lowest first, as most pages order them.
+window.publishLayers = async (url, codec) => {
+  const peer = (window.peer = new RTCPeerConnection());
+  const [track] = (await camera()).getVideoTracks();
+  track.contentHint = "detail"; // a busy machine lowers the frame rate, not the size
+  const sendEncodings = [
+    { rid: "q", scaleResolutionDownBy: 4, maxBitrate: 150_000 },
+    { rid: "h", scaleResolutionDownBy: 2, maxBitrate: 500_000 },
+    { rid: "f", maxBitrate: 2_500_000 },
+  ];
+  peer.addTransceiver(track, { direction: "sendonly", sendEncodings });
+  preferring(peer, codec);
+  await exchange(peer, url);
+  return peer.getSenders()[0].getParameters().encodings.map((each) => each.rid);
+};
+window.switchLayer = async (rid, active) => {
+  const [sender] = window.peer.getSenders();
+  const parameters = sender.getParameters();
+  parameters.encodings.find((each) => each.rid === rid).active = active;
+  await sender.setParameters(parameters);
+};
+
 window.playPlain = async (url) => {
   const peer = (window.peer = new RTCPeerConnection());
   const video = document.querySelector("video");
@@ -48,6 +72,30 @@ window.playPlain = async (url) => {
   video.srcObject = stream;
   await video.play();
   return window.resource;
+};
+
+// sightline-js connects in the background: `whenConnected` waits for its connection.
+window.publishOurs = async (url) => {
+  window.ours = new Publisher(url, await camera());
+};
+window.playOurs = (url) => {
+  window.ours = new Player(document.querySelector("video"), url);
+};
+window.whenConnected = async () => {
+  while (window.ours.current?.peer.connectionState !== "connected") await new Promise((done) => setTimeout(done, 50));
+  window.peer = window.ours.current.peer;
+};
+window.firefoxConnected = async () => {
+  while (window.peer.iceConnectionState !== "connected") await new Promise((done) => setTimeout(done, 50));
+};
+/** The candidates between which media flows. */
+window.path = async () => {
+  const stats = await window.peer.getStats();
+  const transport = [...stats.values()].find((each) => each.type === "transport");
+  // Firefox has no statistics of the transport, and marks the pair.
+  const pair = transport ? stats.get(transport.selectedCandidatePairId) : [...stats.values()].find((each) => each.selected);
+  const { localCandidateId, remoteCandidateId } = pair;
+  return { local: stats.get(localCandidateId), remote: stats.get(remoteCandidateId) };
 };
 
 window.publishEyevinn = async (url) => {

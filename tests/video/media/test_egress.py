@@ -45,6 +45,7 @@ def a_frame(index: int, *, key: bool, packets: int = 1) -> StreamFrame:
         received_at_ms=index * 33,
         captured_at_ms=index * 33,
         captured_by_rtcp=False,
+        publisher_epoch=1,
         format=FMT,
     )
 

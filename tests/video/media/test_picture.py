@@ -41,6 +41,7 @@ def a_source(payloads: tuple[bytes, ...]) -> StreamFrame:
         received_at_ms=0,
         captured_at_ms=0,
         captured_by_rtcp=False,
+        publisher_epoch=1,
         format=H264Format(),
     )
 

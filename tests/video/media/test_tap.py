@@ -28,12 +28,14 @@ class Bench:
         self.keys_asked = 0
         self.gop = GopCache(max_bytes=1_000_000, max_ms=12_000)
         threads = PictureThreads(mono_ms=lambda: self.now_ms)
+        self.is_lost = False
         self.tap = FrameTap(
             self.gop,
             share=threads.share(),
             budget=DecoderBudget(1_000_000_000),
             limit=PictureLimit(),
             ask_key=self._ask,
+            is_lost=lambda: self.is_lost,
             now_ms=lambda: self.now_ms,
             warm_ms=warm_ms,
             key_every_ms=900,
@@ -73,6 +75,7 @@ class Bench:
             received_at_ms=self.now_ms,
             captured_at_ms=self.now_ms,
             captured_by_rtcp=False,
+            publisher_epoch=1,
             format=self.format,
         )
         self.gop.add(stream)
@@ -91,6 +94,7 @@ class Bench:
             received_at_ms=self.now_ms,
             captured_at_ms=self.now_ms,
             captured_by_rtcp=False,
+            publisher_epoch=1,
             format=self.format,
         )
         self.gop.add(stream)
@@ -274,6 +278,7 @@ def test_a_damaged_stream_shows_nothing_until_the_next_keyframe():
             received_at_ms=good.received_at_ms + 33,
             captured_at_ms=good.captured_at_ms + 33,
             captured_by_rtcp=False,
+            publisher_epoch=1,
             format=H264Format(),
         )
         bench.gop.add(broken)
@@ -303,6 +308,36 @@ def test_black_frozen_and_live_are_told_apart():
         black = await bench.get()
         assert black.state is PictureState.BLACK
         assert simplejpeg.decode_jpeg(black.jpeg).mean() < 4, "limited-range black must be full-range black"
+
+    on_asyncio(work)
+
+
+def test_a_picture_is_lost_while_no_frame_arrives_whatever_it_shows():
+    async def work(bench: Bench) -> None:
+        bench.feed(np.zeros_like(bench.picture(1)))
+        bench.is_lost = True
+        frame = await bench.get()
+        assert frame.state is PictureState.LOST
+        missing = await bench.tap.frame(FrameQuery(after=frame.sequence))
+        assert isinstance(missing, FrameMissing)
+        assert missing.is_lost
+        bench.is_lost = False
+        assert (await bench.get()).state is PictureState.BLACK
+
+    on_asyncio(work)
+
+
+def test_a_picture_that_is_being_encoded_when_it_is_forgotten_is_not_served():
+    async def work(bench: Bench) -> None:
+        bench.feed()
+        await bench.get()
+        polling = asyncio.create_task(bench.tap.frame(FrameQuery(width=64)))
+        while bench.tap.encoded < 2:  # noqa: ASYNC110  # the tap tells nobody that it encodes
+            await asyncio.sleep(0)
+        bench.tap.forget()
+        reply = await polling
+        assert isinstance(reply, FrameMissing)
+        assert reply.reason is FrameMissingReason.NOT_DECODED
 
     on_asyncio(work)
 

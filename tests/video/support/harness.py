@@ -111,10 +111,15 @@ class Rig(Recorder):
 
 @asynccontextmanager
 async def a_rig(
-    options: Options | None = None, *, links: dict[str, LossyLink] | None = None, access: WatchAccess | None = None
+    options: Options | None = None,
+    *,
+    links: dict[str, LossyLink] | None = None,
+    access: WatchAccess | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
 ) -> AsyncIterator[Rig]:
-    """Run the backend and serve its signalling on a free loopback port."""
-    listeners, base_url = await listen()
+    """Run the backend and serve its signalling, by default on a free loopback port."""
+    listeners, base_url = await listen(host, port)
     chosen = options or Options(secret=SECRET, public_url=base_url, workers=1)
     chosen = replace(chosen, public_url=base_url)
     async with open_embedded(chosen, clock=SystemClock(), access=access) as backend, trio.open_nursery() as nursery:
@@ -130,10 +135,26 @@ async def a_rig(
 
 @asynccontextmanager
 async def publishing(
-    whip_url: str, *, path: str | None = None, extra: list[str] | None = None, show: bool = False
+    whip_url: str,
+    *,
+    path: str | None = None,
+    extra: list[str] | None = None,
+    show: bool = False,
+    inside: tuple[str, ...] = (),
 ) -> AsyncIterator[Any]:
-    """Publish the clip from a separate process; end it by SIGTERM, as a user of the command line would."""
-    command = [sys.executable, "-m", "sightline_client.video.publish", path or str(clip_path()), *(extra or [])]
+    """Publish the clip from a separate process; end it by SIGTERM, as a user of the command line would.
+
+    Args:
+        inside: Start of the command that runs it in a network namespace.
+    """
+    command = [
+        *inside,
+        sys.executable,
+        "-m",
+        "sightline_client.video.publish",
+        path or str(clip_path()),
+        *(extra or []),
+    ]
     stderr = subprocess.PIPE if show else None
     env = os.environ | {"SIGHTLINE_WHIP_URL": whip_url}
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=stderr, env=env)
@@ -149,9 +170,9 @@ async def publishing(
             await process.wait()
 
 
-async def play_json(whep_url: str, seconds: float) -> dict[str, Any]:
+async def play_json(whep_url: str, seconds: float, *, inside: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the report of a player process."""
-    command = [sys.executable, "-m", "sightline_client.video.play", "--seconds", str(seconds), "--json"]
+    command = [*inside, sys.executable, "-m", "sightline_client.video.play", "--seconds", str(seconds), "--json"]
     env = os.environ | {"SIGHTLINE_WHEP_URL": whep_url}
     result = await trio.run_process(command, capture_stdout=True, check=False, env=env)
     return json.loads(result.stdout) if result.stdout else {"frames": 0, "exit": result.returncode}

@@ -47,10 +47,11 @@ async def _serve(handler: Handler, stream: trio.SocketStream) -> None:
             return
 
 
-async def listen() -> tuple[list[trio.SocketListener], str]:
-    """Bind a free loopback port; returns the listener and its URL."""
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    return listeners, f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+async def listen(host: str = "127.0.0.1", port: int = 0) -> tuple[list[trio.SocketListener], str]:
+    """Bind a port, by default a free one on loopback; returns the listener and its URL."""
+    listeners = await trio.open_tcp_listeners(port, host=host)
+    authority = f"[{host}]" if ":" in host else host
+    return listeners, f"http://{authority}:{listeners[0].socket.getsockname()[1]}"
 
 
 def serve(nursery: trio.Nursery, listeners: list[trio.SocketListener], handler: Handler) -> None:

@@ -209,6 +209,7 @@ function Screen({ session, url }: { session: Session; url: string }) {
           <video ref={video} muted={isMuted.value} playsInline autoPlay aria-label={t("liveVideo")} />
         )}
         {wantsStills.value && <span class="tag">{t("stills")}</span>}
+        {wantsStills.value && still.value?.state === "lost" && <div class="cover" role="status"><span class="spinner big" aria-hidden="true" /><p>{t("pictureLost")}</p></div>}
         {!wantsStills.value && word !== undefined && (
           <div class="cover" role="status">
             {picture.value === "failed" ? <Icon name="warn" /> : <span class="spinner big" aria-hidden="true" />}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from io import BytesIO
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from sightline_client.errors import MissingExtraError
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy
     from PIL import Image
 
+FRAME_MAX_AGE_MS: Final = 2_000
+"""Age beyond which the frame calls return no frame by default: an agent would take an old scene for the present one."""
 _FLAGS = {"true": True, "false": False}
 
 
@@ -47,7 +49,9 @@ class Frame:
         age_ms: Age at the time of the answer, in milliseconds.
         width: Width of the source in pixels, before scaling.
         height: Height of the source in pixels, before scaling.
-        state: `live`, `black` or `frozen`.
+        state: `live`, `black`, `frozen`, or `lost`: no frame arrives, and this is the last one.
+        publisher_epoch: Which publisher's picture it is: increases with each connection of a publisher. 0 if the server
+            is of an earlier version.
         meter_state: `RUNNING`, `PAUSED` or `STOPPED`.
         in_geofence: Whether `location` is inside the session's geofence; None if that is not known.
         location: Last location that the operator's device stated; None before its first usable heartbeat. The service
@@ -61,6 +65,7 @@ class Frame:
     width: int
     height: int
     state: str
+    publisher_epoch: int
     meter_state: str
     in_geofence: bool | None
     location: FrameLocation | None
@@ -80,6 +85,7 @@ class Frame:
             width=int(headers["x-svc-frame-width"]),
             height=int(headers["x-svc-frame-height"]),
             state=headers["x-svc-frame-state"],
+            publisher_epoch=int(headers.get("x-svc-publisher-epoch", "0")),
             meter_state=headers["x-svc-meter-state"],
             in_geofence=_FLAGS.get(headers["x-svc-in-geofence"]),
             location=FrameLocation.parse(headers["x-svc-location"]),

@@ -69,6 +69,7 @@ CLOSE_WITHIN_S: Final = 15.0
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 QUOTES_KEPT: Final = 1_000
 ABOVE_MAXIMUM: Final = "pricing:aboveMaximum"
+STALE: Final = "frame:stale"
 MISMATCH: Final = "idempotency:mismatch"
 WIDTH: Final = 768
 WIDTH_MAX: Final = 1568
@@ -184,6 +185,8 @@ class Tools:
             try:
                 frame = await sl.sessions.frame(session_id, width=width, after=after, wait_ms=5_000)
             except FrameNotAvailableError as error:
+                if error.detail == STALE:
+                    return [f"No picture arrives now ({STALE}): the scene may have changed. Call get_frame again."]
                 return [f"No picture yet ({error.detail}). Call get_frame again in a second."]
             if frame is None:
                 return [f"No frame newer than {after} within 5 s. Call get_frame again, or get_session to see why."]
@@ -191,6 +194,7 @@ class Tools:
         place = frame.location
         facts = {
             "sequence": frame.sequence,
+            "publisherEpoch": frame.publisher_epoch,
             "ageMs": frame.age_ms,
             "location": None if place is None else {"lat": place.lat, "lng": place.lng, "accuracyM": place.accuracy_m},
             "inGeofence": frame.in_geofence,

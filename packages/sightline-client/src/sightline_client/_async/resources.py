@@ -11,7 +11,7 @@ from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.transport import AsyncTransport
 from sightline_client.errors import OutcomeUnknownError
 from sightline_client.escrow import Payment
-from sightline_client.frame import Frame
+from sightline_client.frame import FRAME_MAX_AGE_MS, Frame
 from sightline_client.models import (
     ApiKey,
     ApiKeyLimits,
@@ -471,7 +471,7 @@ class AsyncSessions:
         *,
         width: int | None = None,
         quality: int | None = None,
-        max_age_ms: int | None = None,
+        max_age_ms: int = FRAME_MAX_AGE_MS,
         after: int | None = None,
         wait_ms: int | None = None,
         signed: bool | None = None,
@@ -479,6 +479,8 @@ class AsyncSessions:
         """Fetch the newest frame, or the next one after the sequence `after`.
 
         Args:
+            max_age_ms: An older frame is not returned, so that an agent does not take an old scene for the present one.
+                From 250 to 10,000. Beyond 2,000 look at `frame.state`: `lost` means that no frame arrives.
             signed: Whether the picture carries signed content credentials (C2PA). They prove what the service
                 delivered, and name the origin of each statement.
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 
 import av
-from aiortc import RTCConfiguration, RTCPeerConnection
+from aiortc import RTCPeerConnection
 from aiortc.mediastreams import MediaStreamError
 
 from sightline_client.video.stock_peers import tune_stock_peers
@@ -57,7 +57,12 @@ async def _connect(url: str, began: float, report: PlayReport) -> tuple[OfferCli
     """Retry the offer until a publisher is connected; returns (client, peer, video track)."""
     loop = asyncio.get_running_loop()
     while True:
-        client, peer = OfferClient(url), RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        client = OfferClient(url)
+        try:
+            peer = await client.new_peer()
+        except OfferRefusedError:
+            await client.close()
+            raise
         receiver = peer.addTransceiver("video", direction="recvonly").receiver
 
         def on_change(peer: RTCPeerConnection = peer, client: OfferClient = client) -> None:

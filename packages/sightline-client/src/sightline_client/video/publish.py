@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import av
-from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCRtpSender
+from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
 from sightline_client.video.live_source import LiveTrack, SourceLostError, UnusableSourceError, is_live, open_live_track
@@ -149,12 +149,13 @@ async def _publish_once(source: str, whip_url: str, ends_at: float | None, stop:
     """Run one connection until it is lost or stopped, or the time is over."""
     loop = asyncio.get_running_loop()
     track = await _open_track(source)
-    peer = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     client = OfferClient(whip_url)
+    peer: RTCPeerConnection | None = None
     changed = asyncio.Event()
     track.on("ended", changed.set)
-    peer.on("connectionstatechange", changed.set)
     try:
+        peer = await client.new_peer()
+        peer.on("connectionstatechange", changed.set)
         transceiver = peer.addTransceiver(track, direction="sendonly")
         wanted = (MIME_TYPES[track.codec], "video/rtx")
         known = RTCRtpSender.getCapabilities("video").codecs
@@ -165,7 +166,9 @@ async def _publish_once(source: str, whip_url: str, ends_at: float | None, stop:
             changed.clear()
             await _wait_any(changed, deadline - loop.time())
         if peer.connectionState != "connected":
-            raise OfferRefusedError("media did not connect: is UDP to the server open?")
+            raise OfferRefusedError(
+                "media did not connect: open UDP to the server, or give it a TURN server in SIGHTLINE_VIDEO_ICE_SERVERS"
+            )
         sys.stdout.write("connected\n")
         sys.stdout.flush()
         while peer.connectionState == "connected" and track.readyState == "live" and not stop.is_set():
@@ -177,7 +180,7 @@ async def _publish_once(source: str, whip_url: str, ends_at: float | None, stop:
     finally:
         track.stop()
         # A server that is down answers no DELETE, and stopping must not take long.
-        for close in (client.close, peer.close):
+        for close in (client.close, *((peer.close,) if peer is not None else ())):
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await close()

@@ -1,14 +1,20 @@
-"""The client's side of WHIP and WHEP over HTTP: POST an offer, take the answer, DELETE at the end."""
+"""The client's side of WHIP and WHEP over HTTP: OPTIONS for the ICE servers, POST an offer, take the answer, DELETE at
+the end."""
 
 import asyncio
+import re
+from contextlib import suppress
 from typing import Final, final
 from urllib.parse import urljoin
 
 import httpx2
-from aiortc import RTCPeerConnection, RTCSessionDescription
+from aiortc import RTCConfiguration, RTCIceServer, RTCPeerConnection, RTCSessionDescription
+from aiortc.rtcicetransport import parse_stun_turn_uri
 
 HTTP_TIMEOUT_S: Final = 10.0
-GATHER_WAIT_S: Final = 3.0
+_VALUE: Final = r'(?:"(?:[^"\\]|\\.)*"|[^",;\s]+)'
+_LINK: Final = re.compile(rf"<([^>]*)>((?:\s*;\s*[\w-]+\s*=\s*{_VALUE})*)")
+_PARAMETER: Final = re.compile(rf"([\w-]+)\s*=\s*({_VALUE})")
 
 
 class OfferRefusedError(Exception):
@@ -17,6 +23,32 @@ class OfferRefusedError(Exception):
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+def ice_servers_of(link: str) -> list[RTCIceServer]:
+    """The STUN and TURN servers of a Link header (RFC 9725, section 4.6).
+
+    aioice uses the first STUN and the first TURN server. A relay is needed where UDP is blocked, so TURN over TLS is
+    first, then TURN over TCP. Servers that aioice cannot use, and TURN servers without credentials, are left out.
+    """
+    found: list[tuple[int, RTCIceServer]] = []
+    for url, rest in _LINK.findall(link):
+        fields = {name.lower(): _unquoted(value) for name, value in _PARAMETER.findall(rest)}
+        if fields.get("rel") != "ice-server":
+            continue
+        with suppress(ValueError):
+            parsed = parse_stun_turn_uri(url)
+            is_turn = parsed["scheme"] in ("turn", "turns")
+            if is_turn and not ("username" in fields and "credential" in fields):
+                continue
+            rank = ("turns", "turn").index(parsed["scheme"]) if is_turn and parsed["transport"] == "tcp" else 2
+            server = RTCIceServer(urls=url, username=fields.get("username"), credential=fields.get("credential"))
+            found.append((rank, server))
+    return [server for _, server in sorted(found, key=lambda pair: pair[0])]
+
+
+def _unquoted(value: str) -> str:
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
 
 
 @final
@@ -30,6 +62,22 @@ class OfferClient:
         self.posted_at_s: float | None = None
         """When the offer went out, on the loop's clock."""
 
+    async def new_peer(self) -> RTCPeerConnection:
+        """A peer with the ICE servers that the server names in its answer to OPTIONS.
+
+        Raises:
+            OfferRefusedError: No connection.
+        """
+        reply = await self._reach("OPTIONS", {})
+        servers = ice_servers_of(", ".join(reply.headers.get_list("link"))) if reply.is_success else []
+        return RTCPeerConnection(RTCConfiguration(iceServers=servers))
+
+    async def _reach(self, method: str, headers: dict[str, str], body: str | None = None) -> httpx2.Response:
+        try:
+            return await self._http.request(method, self._url, content=body, headers=headers)
+        except httpx2.HTTPError as error:
+            raise OfferRefusedError(f"cannot reach the server: {str(error) or type(error).__name__}") from error
+
     async def connect(self, peer: RTCPeerConnection) -> None:
         """Send the peer's offer and apply the answer.
 
@@ -38,12 +86,7 @@ class OfferClient:
         """
         await peer.setLocalDescription(await peer.createOffer())
         self.posted_at_s = asyncio.get_running_loop().time()
-        try:
-            reply = await self._http.post(
-                self._url, content=peer.localDescription.sdp, headers={"Content-Type": "application/sdp"}
-            )
-        except httpx2.HTTPError as error:
-            raise OfferRefusedError(f"cannot reach the server: {str(error) or type(error).__name__}") from error
+        reply = await self._reach("POST", {"Content-Type": "application/sdp"}, peer.localDescription.sdp)
         if reply.status_code != 201:
             after = reply.headers.get("retry-after", "")
             raise OfferRefusedError(
