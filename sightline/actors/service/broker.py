@@ -117,6 +117,7 @@ class Broker:
                 instructions=new.instructions,
                 metadata_json=new.metadata_json,
                 consumer_lease_s=new.consumer_lease_s,
+                minimum_s=self._deps.limits.minimum_s,
                 created_at_ms=self._now(),
             )
             is_enforced = self._deps.limits.funds_policy == "enforced"

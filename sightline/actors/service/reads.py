@@ -13,10 +13,9 @@ from sightline.actors.service.snapshots import Snapshots
 from sightline.actors.session.consumer_lease import renew_lease
 from sightline.actors.types import Answer, LiveFeed, SessionHistory, SessionListing, SessionPage
 from sightline.domain.errors import RefusedError
-from sightline.domain.metering import read_live
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.session.machine import deadline_ms
+from sightline.domain.session.machine import deadline_ms, live_reading
 from sightline.domain.session.model import Assigned, Live, Requested, Session, SessionState
 from sightline.domain.session.status import (
     LocationStatus,
@@ -98,7 +97,7 @@ class Reads:
         if not isinstance(phase, Live):
             message = f"The session is {session.state}, not LIVE"
             raise RefusedError(Refusal(Code.INVALID_STATE, "session:notLive", message, state=session.state))
-        reading = read_live(phase.evidence, self._now(), session.terms.max_duration_s, self._deps.limits.session.meter)
+        reading = live_reading(session.terms, phase, self._now(), self._deps.limits.session)
         return LiveFeed(
             video_ref=phase.video.ref,
             whep_url=phase.video.whep_url,

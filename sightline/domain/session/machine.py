@@ -18,6 +18,7 @@ from sightline.domain.conduct import PROVED_SECONDS
 from sightline.domain.geofence import DeviceKind, Fence
 from sightline.domain.metering import (
     Evidence,
+    Reading,
     Window,
     charge,
     next_check_ms,
@@ -109,7 +110,7 @@ def wrong_state(session: Session) -> Refusal:
 def create(terms: Terms) -> Step:
     """A new session in REQUESTED. Its first event holds the terms that a receipt is verified by."""
     session = Session(terms=terms, phase=Requested())
-    facts = (
+    facts: tuple[tuple[str, str | int | None], ...] = (
         ("consumerWorkspaceId", terms.consumer_workspace_id),
         ("payerAddress", terms.payer_address),
         ("ratePerSecondMicroUsdc", str(terms.rate)),
@@ -120,6 +121,8 @@ def create(terms: Terms) -> Step:
         ("requestedLng", f"{terms.lng:.6f}"),
         ("radiusMeters", terms.radius_m),
     )
+    if terms.minimum_s:
+        facts += (("minimumSeconds", terms.minimum_s),)
     return Step(session=session, events=(Event(EventKind.CREATED, terms.created_at_ms, facts),))
 
 
@@ -478,7 +481,14 @@ def _end(
     decided_at_ms: int | None = None,
 ) -> Step:
     terms = session.terms
-    reading = read_final(phase.evidence, at_ms, terms.max_duration_s, limits.meter, decided_at_ms=decided_at_ms)
+    reading = read_final(
+        phase.evidence,
+        at_ms,
+        terms.max_duration_s,
+        limits.meter,
+        minimum_s=terms.minimum_s,
+        decided_at_ms=decided_at_ms,
+    )
     charged = charge(reading.clean_seconds, terms.rate, terms.hold)
     ended = Ended(
         operator=phase.operator,
@@ -523,9 +533,13 @@ def _check_funds(session: Session, phase: Live, available: MicroUsdc, now_ms: in
 
 def funds_needed(session: Session, phase: Live, now_ms: int, limits: SessionLimits) -> MicroUsdc:
     """Return what the payer of a LIVE session must be able to pay: what is charged so far and the reserve."""
-    terms = session.terms
-    reading = read_live(phase.evidence, max(now_ms, phase.evidence.newest_ms), terms.max_duration_s, limits.meter)
+    terms, reading = session.terms, live_reading(session.terms, phase, now_ms, limits)
     return MicroUsdc(min(terms.hold, (reading.clean_seconds + limits.funds_reserve_s) * terms.rate))
+
+
+def live_reading(terms: Terms, phase: Live, now_ms: int, limits: SessionLimits) -> Reading:
+    """Read the meter of a LIVE session by its terms."""
+    return read_live(phase.evidence, now_ms, terms.max_duration_s, limits.meter, minimum_s=terms.minimum_s)
 
 
 def settlement_of(terms: Terms, operator: Operator, clean_seconds: int, charged: MicroUsdc) -> SettlementPayload:

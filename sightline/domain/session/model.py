@@ -83,6 +83,8 @@ class Terms:
     created_at_ms: int
     consumer_lease_s: int | None = None
     """Seconds without a call of the consumer side after which a LIVE session ends; None: no lease."""
+    minimum_s: int = 0
+    """Least seconds that are charged if any time was clean; 0 in rows of older versions."""
 
     @property
     def wait_deadline_ms(self) -> int:

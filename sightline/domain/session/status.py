@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final, final
 
 from sightline.domain.geofence import Fix
-from sightline.domain.metering import PauseReason, Reading, Window, read_live
-from sightline.domain.session.machine import deadline_ms
+from sightline.domain.metering import PauseReason, Reading, Window
+from sightline.domain.session.machine import deadline_ms, live_reading
 from sightline.domain.session.messages import Party
 from sightline.domain.session.model import (
     Assigned,
@@ -108,7 +108,7 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
                 terms, SessionState.ASSIGNED, phase.start_deadline_ms, operator_id, metadata, phase.assigned_at_ms
             )
         case Live():
-            reading = read_live(phase.evidence, now_ms, terms.max_duration_s, limits.meter)
+            reading = live_reading(terms, phase, now_ms, limits)
             return SessionStatus(
                 terms,
                 SessionState.LIVE,
@@ -168,7 +168,7 @@ def meter_status(session: Session, now_ms: int, limits: SessionLimits) -> MeterS
         case Requested() | Assigned():
             return status()
         case Live():
-            reading = read_live(phase.evidence, now_ms, session.terms.max_duration_s, limits.meter)
+            reading = live_reading(session.terms, phase, now_ms, limits)
             return status(
                 started_at_ms=phase.started_at_ms,
                 state=meter_state(reading),

@@ -188,6 +188,7 @@ class Session(Output):
     expires_at: Instant | None = Field(description="The current deadline")
     radius_meters: int
     platform_fee_bps: int
+    minimum_seconds: int = Field(description="Least clean seconds, once position and video were proved together")
     quote_id: Uuid | None
     instructions: str | None
     metadata: dict[str, Any] | None = Field(description="For the consumer only")
@@ -287,6 +288,7 @@ def session_json(
         "expiresAt": iso_or_none(status.expires_at_ms),
         "radiusMeters": terms.radius_m,
         "platformFeeBps": terms.platform_fee_bps,
+        "minimumSeconds": terms.minimum_s,
         "quoteId": terms.quote_id,
         "instructions": terms.instructions,
         "metadata": None if metadata is None else orjson.loads(metadata),

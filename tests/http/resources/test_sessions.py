@@ -107,6 +107,7 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         "expiresAt": session["expiresAt"],
         "radiusMeters": 500,
         "platformFeeBps": 1500,
+        "minimumSeconds": 1,
         "quoteId": None,
         "instructions": None,
         "metadata": None,

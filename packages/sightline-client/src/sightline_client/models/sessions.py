@@ -64,6 +64,8 @@ class Session(Model):
     expires_at: Time | None = None
     radius_meters: int
     platform_fee_bps: int
+    minimum_seconds: int = 0
+    """Least clean seconds that are charged once position and video were proved together."""
     quote_id: str | None = None
     instructions: str | None = None
     metadata: dict[str, Any] | None = None
