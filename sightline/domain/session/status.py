@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final, final
 
 from sightline.domain.geofence import Fix
-from sightline.domain.metering import PauseReason, Reading, Window
+from sightline.domain.metering import PauseReason, Reading, Window, charge
 from sightline.domain.session.machine import deadline_ms, live_reading
 from sightline.domain.session.messages import Party
 from sightline.domain.session.model import (
@@ -54,6 +54,11 @@ class SessionStatus:
     whip_url: str | None = field(default=None, repr=False)
     """While LIVE, for the operator only. Embeds a secret."""
 
+    @property
+    def accrued(self) -> MicroUsdc:
+        """The charge if the session ended with the present clean seconds. It never falls."""
+        return charge(self.clean_seconds, self.terms.rate, self.terms.hold)
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,7 @@ class MeterStatus:
 
     session_id: str
     rate: MicroUsdc
+    hold: MicroUsdc
     head_hash: str
     ended_head_hash: str | None = None
     started_at_ms: int | None = None
@@ -70,6 +76,11 @@ class MeterStatus:
     clean_seconds: int = 0
     charged: MicroUsdc = NOTHING
     windows: tuple[Window, ...] = ()
+
+    @property
+    def accrued(self) -> MicroUsdc:
+        """See `SessionStatus.accrued`."""
+        return charge(self.clean_seconds, self.rate, self.hold)
 
 
 @final
@@ -161,6 +172,7 @@ def meter_status(session: Session, now_ms: int, limits: SessionLimits) -> MeterS
         MeterStatus,
         session_id=session.id,
         rate=session.terms.rate,
+        hold=session.terms.hold,
         head_hash=session.head_hash,
         ended_head_hash=session.ended_head_hash,
     )

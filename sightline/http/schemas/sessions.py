@@ -33,6 +33,8 @@ PlayUrl: TypeAlias = Callable[[str], str]
 METADATA_BYTES_MAX: Final = 2_048
 _FPS: Final = decimal_parameter(0.1, 30, 5, "Frames per second")
 
+ACCRUED: Final = "Cost so far: cleanSeconds x rate, at most the hold. It never falls, and at the end it is the charge"
+
 State: TypeAlias = Literal["REQUESTED", "ASSIGNED", "LIVE", "ENDED", "CANCELLED", "EXPIRED"]
 EndReason: TypeAlias = Literal[
     "CONSUMER_ENDED",
@@ -172,7 +174,8 @@ class Session(Output):
     started_at: Instant | None
     ended_at: Instant | None
     clean_seconds: int
-    charged_micro_usdc: Money
+    charged_micro_usdc: Money = Field(description="Computed at the end; 0 before")
+    accrued_micro_usdc: Money = Field(description=ACCRUED)
     settlement_tx_hash: str | None
     video_backend_ref: str | None
     created_at: Instant
@@ -248,7 +251,8 @@ class Meter(Output):
     clean_seconds: int
     windows: list[MeterWindow]
     rate_per_second_micro_usdc: Money
-    charged_micro_usdc: Money
+    charged_micro_usdc: Money = Field(description="Computed at the end; 0 before")
+    accrued_micro_usdc: Money = Field(description=ACCRUED)
     head_hash: str = Field(description="SHA-256 chain over the session's recorded events")
     ended_head_hash: str | None = Field(description="The head hash at the end; a settlement changes headHash later")
 
@@ -273,6 +277,7 @@ def session_json(
         "endedAt": iso_or_none(status.ended_at_ms),
         "cleanSeconds": status.clean_seconds,
         "chargedMicroUsdc": str(status.charged),
+        "accruedMicroUsdc": str(status.accrued),
         "settlementTxHash": status.settlement_tx_hash,
         "videoBackendRef": status.video_ref,
         "createdAt": iso(terms.created_at_ms),
@@ -319,6 +324,7 @@ def meter_json(status: MeterStatus) -> dict[str, object]:
         "cleanSeconds": status.clean_seconds,
         "ratePerSecondMicroUsdc": str(status.rate),
         "chargedMicroUsdc": str(status.charged),
+        "accruedMicroUsdc": str(status.accrued),
         "headHash": status.head_hash,
         "endedHeadHash": status.ended_head_hash,
         "windows": [

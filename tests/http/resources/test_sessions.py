@@ -108,6 +108,7 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         "radiusMeters": 500,
         "platformFeeBps": 1500,
         "minimumSeconds": 1,
+        "accruedMicroUsdc": "0",
         "quoteId": None,
         "instructions": None,
         "metadata": None,

@@ -236,7 +236,7 @@ function Job({ client, job, meter, fix, isOffline }: JobProps) {
           </Banner>
         )}
         {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
-        <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc(withoutFee(BigInt(shown.cleanSeconds) * BigInt(shown.ratePerSecondMicroUsdc), shown.platformFeeBps))]]} />
+        <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))]]} />
         <Button id="stop" kind="danger" run={async () => (job.value = await need(client.POST("/api/v1/sessions/{id}/end", { params })))}>{t("stopFilming")}</Button>
       </Card>
     );

@@ -260,7 +260,7 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
   const isRunning = isLive && session.meterState === "RUNNING" && session.startedAt !== null;
   const running = isRunning ? Math.floor((now.value - Date.parse(session.startedAt ?? "")) / 1000) - Math.floor(pausedMs(meter) / 1000) : proved;
   const estimate = Math.min(Math.max(running, proved), session.maxDurationSeconds);
-  const charged = session.state === "ENDED" ? BigInt(session.chargedMicroUsdc) : BigInt(proved) * rate;
+  const charged = BigInt(meter?.accruedMicroUsdc ?? session.accruedMicroUsdc);
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
   return (
     <Card title={t(isConsumer ? "cost" : "earned")}>

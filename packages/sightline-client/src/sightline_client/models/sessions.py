@@ -14,6 +14,7 @@ from sightline_client.models.base import (
     SessionState,
     Time,
 )
+from sightline_client.money import MicroUsdc
 
 
 class Quote(Model):
@@ -49,6 +50,8 @@ class Session(Model):
     ended_at: Time | None = None
     clean_seconds: int
     charged_micro_usdc: Money
+    accrued_micro_usdc: Money = MicroUsdc(0)
+    """Cost so far; the charge is known at the end only. 0 from servers that do not have it."""
     settlement_tx_hash: str | None = None
     video_backend_ref: str | None = None
     created_at: Time
@@ -126,6 +129,7 @@ class Meter(Model):
     windows: list[MeterWindow]
     rate_per_second_micro_usdc: Money
     charged_micro_usdc: Money
+    accrued_micro_usdc: Money = MicroUsdc(0)
     head_hash: str
     ended_head_hash: str | None = None
 
