@@ -70,6 +70,14 @@ class StartSession(Command["StartSession", Answer[SessionStatus]]):
 
 @final
 @dataclass(frozen=True, slots=True)
+class DeclineSession(Command["DeclineSession", Answer[SessionStatus]]):
+    """Refuse the assignment on behalf of its operator."""
+
+    caller: Caller
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class EndSession(Command["EndSession", Answer[SessionStatus]]):
     """End the session on behalf of one of `sides`, the parties that the credential may act for."""
 
@@ -601,6 +609,7 @@ SessionCommand: TypeAlias = (
     | DispatchSession
     | AcceptSession
     | StartSession
+    | DeclineSession
     | EndSession
     | EndByPlatform
     | CancelSession

@@ -25,7 +25,16 @@ def _load():
 
 
 machines = _load()
-COMMANDS = ("Assign", "GoLive", "End by the consumer", "End by the operator", "Cancel", "CancelAssignment", "Withdraw")
+COMMANDS = (
+    "Assign",
+    "GoLive",
+    "End by the consumer",
+    "End by the operator",
+    "Cancel",
+    "CancelAssignment",
+    "Withdraw",
+    "Decline",
+)
 # Which command moves which state; every other cell of a command is a refusal.
 MOVES = {
     ("REQUESTED", "Assign"): "ASSIGNED",
@@ -33,6 +42,7 @@ MOVES = {
     ("ASSIGNED", "GoLive"): "LIVE",
     ("ASSIGNED", "CancelAssignment"): "CANCELLED",
     ("ASSIGNED", "Withdraw"): "REQUESTED",
+    ("ASSIGNED", "Decline"): "REQUESTED",
     ("ASSIGNED", "End by the consumer"): "CANCELLED",
     ("LIVE running", "End by the consumer"): "ENDED",
     ("LIVE paused", "End by the consumer"): "ENDED",

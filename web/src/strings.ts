@@ -339,6 +339,7 @@ const texts = {
   away: ["Away", "Entfernt"],
   earnAtMost: ["You earn at most", "Sie verdienen höchstens"],
   outside: ["You are outside of the area of {radius}. Time outside is not paid.", "Sie sind außerhalb des Umkreises von {radius}. Zeit außerhalb wird nicht bezahlt."],
+  declineHint: ["If you decline within 20 seconds, it does not count against you. Another operator is asked.", "Wer innerhalb von 20 Sekunden ablehnt, hat keinen Nachteil. Ein anderer Anbieter wird gefragt."],
   startFilming: ["Start filming", "Aufnahme beginnen"],
   stopFilming: ["Stop filming", "Aufnahme beenden"],
   ownLocation: ["Your position does not arrive.", "Ihre Position kommt nicht an."],

@@ -36,6 +36,7 @@ from sightline.domain.session.messages import (
     ChargeHold,
     CloseVideo,
     ConsumerActive,
+    Decline,
     Effect,
     End,
     Event,
@@ -82,13 +83,17 @@ EXPIRED = Refusal(
 NOT_AGAIN = Refusal(
     Code.INVALID_STATE,
     "session:notStarted",
-    "The operator was assigned to this session before and did not start it",
+    "The operator was assigned to this session before, and declined it or did not start it",
     state=SessionState.REQUESTED,
 )
 NOT_ACKNOWLEDGED = "NOT_ACKNOWLEDGED"
 """Reason of a REOPENED event: the dispatched operator did not acknowledge in time."""
+DECLINED = "DECLINED"
+"""Reason of a REOPENED event: the operator declined the assignment."""
+DECLINE_WITHIN_MS = 20 * SECOND_MS
+"""An operator that declines within this time after its assignment is no no-show."""
 UNSTARTED_MAX = 100
-"""Operators that may fail to start one request before it expires; bounds what is stored of it."""
+"""Operators that may decline or fail to start one request before it expires; bounds what is stored of it."""
 
 END_REASONS = {
     Party.CONSUMER: EndReason.CONSUMER_ENDED,
@@ -274,7 +279,7 @@ def _in_requested(
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.PLATFORM):
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
-        case GoLive() | End() | CancelAssignment() | Withdraw():
+        case GoLive() | End() | CancelAssignment() | Withdraw() | Decline():
             return wrong_state(session)
         case (
             FixReported()
@@ -304,6 +309,9 @@ def _in_assigned(
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
         case Withdraw():
             return _reopen(session, phase, now_ms, NOT_ACKNOWLEDGED)
+        case Decline():
+            is_late = now_ms - phase.assigned_at_ms > DECLINE_WITHIN_MS
+            return _reopen(session, phase, now_ms, DECLINED, is_no_show=is_late)
         case Assign() | Cancel() | End():
             return wrong_state(session)
         case (
@@ -335,7 +343,7 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             return Step(session=session.in_phase(replace(phase, consumer_seen_ms=now_ms)))
         case FundsReported(available=available):
             return _check_funds(session, phase, available, now_ms, limits)
-        case Assign() | GoLive() | Cancel() | CancelAssignment() | Withdraw():
+        case Assign() | GoLive() | Cancel() | CancelAssignment() | Withdraw() | Decline():
             return wrong_state(session)
         case SettlementMined():
             return Step(session=session)
@@ -350,7 +358,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
                 return Step(session=session)
             event = Event(EventKind.SETTLED, now_ms, (("txHash", tx_hash),))
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
-        case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
+        case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline():
             return wrong_state(session)
         case FixReported() | MediaProved() | MediaBroke() | ConsumerActive() | FundsReported() | Tick():
             return Step(session=session)
@@ -360,7 +368,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
 
 def _in_closed(session: Session, message: Message) -> Step | Refusal:
     match message:
-        case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
+        case Assign() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline():
             return wrong_state(session)
         case (
             FixReported()
@@ -396,13 +404,14 @@ def _assign(session: Session, before: Requested, message: Assign, now_ms: int, l
     return Step(session=replace(session, phase=phase), events=(event,))
 
 
-def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str) -> Step:
+def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str, *, is_no_show: bool = True) -> Step:
     """Open the request again for the wait time that is left, or expire it if less than a second is."""
     left_ms = phase.wait_left_ms
     if left_ms is None:
         left_ms = session.terms.wait_deadline_ms - phase.assigned_at_ms
     if left_ms < SECOND_MS or len(phase.unstarted_by) >= UNSTARTED_MAX:
-        return _close(session, SessionState.EXPIRED, EndReason.START_TIMEOUT, at_ms, EventKind.EXPIRED)
+        expired = EndReason.START_TIMEOUT if is_no_show else EndReason.WAIT_TIMEOUT
+        return _close(session, SessionState.EXPIRED, expired, at_ms, EventKind.EXPIRED)
     workspace_id = phase.operator.workspace_id
     reopened = Requested(
         reopened_at_ms=at_ms, deadline_ms=at_ms + left_ms, unstarted_by=(*phase.unstarted_by, workspace_id)
@@ -411,8 +420,8 @@ def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str) -> Step:
         session=replace(session, phase=reopened),
         events=(Event(EventKind.REOPENED, at_ms, (("reason", reason), ("operatorWorkspaceId", workspace_id))),),
         effects=(
-            ReleaseOperator(workspace_id, start_timed_out=True, is_withdrawn=True),
-            RecordNoShow(phase.operator.wallet_address, at_ms),
+            ReleaseOperator(workspace_id, start_timed_out=is_no_show, is_withdrawn=True),
+            *((RecordNoShow(phase.operator.wallet_address, at_ms),) if is_no_show else ()),
         ),
     )
 

@@ -66,6 +66,12 @@ class Withdraw:
     """The dispatched operator has not acknowledged the assignment in time: open the request again."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """The operator refuses the assignment: open the request again, for others."""
+
+
 # Facts.
 
 
@@ -136,6 +142,7 @@ Message: TypeAlias = (
     | Cancel
     | CancelAssignment
     | Withdraw
+    | Decline
     | FixReported
     | MediaProved
     | MediaBroke

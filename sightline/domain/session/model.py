@@ -118,14 +118,14 @@ class VideoInput:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """Waiting for an operator, for the first time or again after an operator did not start."""
+    """Waiting for an operator, for the first time or again after one declined or did not start."""
 
     reopened_at_ms: int | None = None
     """When the last assignment ended; None: there was none."""
     deadline_ms: int | None = None
     """When the request expires, after an assignment; None: `Terms.wait_deadline_ms`."""
     unstarted_by: tuple[str, ...] = ()
-    """Operators that were assigned and did not start in time. They are not assigned again."""
+    """Operators that were assigned and declined, or did not start in time. They are not assigned again."""
 
 
 @final
@@ -279,7 +279,7 @@ class Session:
 
     @property
     def unstarted_by(self) -> tuple[str, ...]:
-        """The operators that were assigned, did not start, and are not assigned again."""
+        """The operators that were assigned, declined or did not start, and are not assigned again."""
         return self.phase.unstarted_by if isinstance(self.phase, Requested | Assigned) else ()
 
     @property

@@ -207,6 +207,22 @@ class SessionResources:
 
     @Route(
         "POST",
+        f"{_PATH}/{{id}}/decline",
+        "declineSession",
+        TAG,
+        "Operator: refuse an assignment",
+        description="The session is REQUESTED again for the rest of its waiting time, and is not assigned to this "
+        "operator again. Later than 20 s after the assignment it counts as a no-show of the operator's wallet.",
+        operation=Operation.CANCEL_ASSIGNMENTS,
+        output=Session,
+        errors=_STATE,
+    )
+    async def decline(self, call: Call) -> Reply:
+        """Refuse."""
+        return reply(await self._services.broker.decline(call.params["id"], call.caller()), self._present(call))
+
+    @Route(
+        "POST",
         f"{_PATH}/{{id}}/end",
         "endSession",
         TAG,

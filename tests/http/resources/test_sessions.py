@@ -336,6 +336,28 @@ async def test_deadlines_are_seen_by_the_first_read_after_them(world: World) -> 
     assert error_of(again) == (409, "INVALID_STATE", "session:notStarted")
 
 
+async def test_an_operator_declines_an_assignment_and_is_not_offered_it_again(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    path = f"{SESSIONS}/{(await world.request(consumer))['id']}"
+    assert error_of(await operator.key.post(f"{path}/decline"))[:2] == (403, "NOT_AUTHORIZED")
+    data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    assert error_of(await consumer.key.post(f"{path}/decline"))[:2] == (403, "NOT_AUTHORIZED")
+    key = {"Idempotency-Key": "no-time"}
+    declined = data_of(await operator.key.post(f"{path}/decline", headers=key))
+    assert (declined["state"], declined["operatorWorkspaceId"], declined["assignedAt"]) == ("REQUESTED", None, None)
+    assert data_of(await operator.key.post(f"{path}/decline", headers=key)) == declined
+    events = data_of(await consumer.key.get(f"{path}/meter/events"))["items"]
+    assert events[-1]["kind"] == "REOPENED"
+    assert events[-1]["facts"][0] == {"name": "reason", "value": "DECLINED"}
+    again = await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id})
+    assert error_of(again) == (409, "INVALID_STATE", "session:notStarted")
+    other = await world.party("SUPPLIER")
+    data_of(await other.key.post(f"{path}/accept", {"operatorWorkspaceId": other.id}))
+    live = data_of(await other.key.post(f"{path}/start"))["session"]
+    assert error_of(await other.key.post(f"{path}/decline")) == (409, "INVALID_STATE", "session:state")
+    assert live["state"] == "LIVE"
+
+
 async def test_pages_go_back_in_time_without_gaps_or_repeats(world: World) -> None:
     consumer = await world.party("CONSUMER")
     made = [await world.request(consumer) for _ in range(7)]

@@ -223,6 +223,8 @@ function Job({ client, job, meter, fix, isOffline }: JobProps) {
         ]} />
         {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         <Button id="start" kind="main" run={async () => (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session)}>{t("startFilming")}</Button>
+        <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null))}>{t("decline")}</Button>
+        <p class="hint">{t("declineHint")}</p>
       </Card>
     );
   if (shown.state === "LIVE")

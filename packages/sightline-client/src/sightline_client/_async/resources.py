@@ -391,6 +391,13 @@ class AsyncSessions:
         """Start an assigned session as its operator. The answer has the URL to publish to."""
         return await self._transport.change(StartedSession, "POST", f"/sessions/{segment(session_id)}/start")
 
+    async def decline(self, session_id: str) -> Session:
+        """Refuse an assigned session as its operator; it is open again for others.
+
+        Later than 20 s after the assignment it counts as a no-show of the operator's wallet.
+        """
+        return await self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/decline")
+
     async def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
         return await self._transport.change(

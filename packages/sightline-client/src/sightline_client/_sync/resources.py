@@ -389,6 +389,13 @@ class Sessions:
         """Start an assigned session as its operator. The answer has the URL to publish to."""
         return self._transport.change(StartedSession, "POST", f"/sessions/{segment(session_id)}/start")
 
+    def decline(self, session_id: str) -> Session:
+        """Refuse an assigned session as its operator; it is open again for others.
+
+        Later than 20 s after the assignment it counts as a no-show of the operator's wallet.
+        """
+        return self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/decline")
+
     def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
         return self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/end", key=idempotency_key)

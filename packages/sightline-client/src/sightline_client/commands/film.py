@@ -51,6 +51,10 @@ def device(
     gps: Annotated[
         str | None, typer.Option(help="Position of a moving device: gpsd://HOST[:PORT], or a serial device with NMEA.")
     ] = None,
+    decline_beyond: Annotated[
+        float | None,
+        typer.Option(min=0, help="Decline sessions of places farther away than this many metres; default: none."),
+    ] = None,
 ) -> None:
     """Act as an operator's device: send heartbeats, start assigned sessions, publish video without transcoding.
 
@@ -79,7 +83,9 @@ def device(
     url = api or known.url or DEFAULT_URL
     place = None if gps is not None or lat is None or lng is None else Position(lat=lat, lng=lng)
     chosen = source if source is not None else str(clip_path())
-    options = DeviceOptions(api_url=url, api_key=known.api_key, source=chosen, place=place, gps=gps)
+    options = DeviceOptions(
+        api_url=url, api_key=known.api_key, source=chosen, place=place, gps=gps, decline_beyond_m=decline_beyond
+    )
     with one_line_errors():
         raise typer.Exit(anyio.run(run_device, options))
 

@@ -42,6 +42,8 @@ class DeviceOptions:
     """Fixed place; None with `gps`."""
     gps: str | None = None
     """`gpsd://HOST[:PORT]` or a serial device."""
+    decline_beyond_m: float | None = None
+    """Decline sessions whose place is farther away than this many metres; None: start every session."""
 
 
 async def run_device(options: DeviceOptions) -> int:
@@ -66,10 +68,16 @@ async def run_device(options: DeviceOptions) -> int:
             assert options.place is not None, "the command requires a place or a receiver"
             return options.place
 
+        def is_too_far(session: Session) -> bool:
+            limit_m = options.decline_beyond_m
+            away_m = position().distance_m(session.requested_lat, session.requested_lng)
+            return limit_m is not None and away_m > limit_m
+
         operator = Operator(
             client,
             position=position,
             publish=publish,
+            decline=is_too_far,
             on_availability=_print_availability,
             report=log_line,
         )
