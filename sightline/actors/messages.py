@@ -383,6 +383,8 @@ class PickOperator(Command["PickOperator", Operator | None]):
     lat: float
     lng: float
     excluded: frozenset[str]
+    requires_coverage: bool = False
+    """Only an operator that covers the point."""
 
 
 @final

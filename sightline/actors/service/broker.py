@@ -119,6 +119,7 @@ class Broker:
                 metadata_json=new.metadata_json,
                 consumer_lease_s=new.consumer_lease_s,
                 minimum_s=self._deps.limits.minimum_s,
+                requires_coverage=new.requires_coverage,
                 created_at_ms=self._now(),
             )
             is_enforced = self._deps.limits.funds_policy == "enforced"

@@ -85,6 +85,8 @@ class Terms:
     """Seconds without a call of the consumer side after which a LIVE session ends; None: no lease."""
     minimum_s: int = 0
     """Least seconds that are charged if any time was clean; 0 in rows of older versions."""
+    requires_coverage: bool = False
+    """Whether dispatch takes only operators that cover the place."""
 
     @property
     def wait_deadline_ms(self) -> int:

@@ -93,6 +93,10 @@ class CreateSessionBody(Input):
         description="End the LIVE session (CONSUMER_LOST) when the consumer has not read it, its frames or its events, "
         "and nobody has watched it by WHEP, for this many seconds",
     )
+    require_coverage: bool = Field(
+        default=False,
+        description="Dispatch only operators whose coverage contains the place; 503 UNAVAILABLE while there is none",
+    )
     max_hold_micro_usdc: Money | None = Field(
         default=None, description="The largest hold that the caller agrees to. A larger one is refused with 409"
     )
@@ -169,6 +173,7 @@ class Session(Output):
     max_duration_seconds: int
     wait_timeout_seconds: int
     consumer_lease_seconds: int | None
+    require_coverage: bool = Field(description="Whether dispatch takes only operators that cover the place")
     rate_per_second_micro_usdc: Money
     hold_micro_usdc: Money
     started_at: Instant | None
@@ -200,6 +205,11 @@ class Session(Output):
 class AssignedSession(Session):
     """The answer of dispatch and accept."""
 
+    distance_meters: int | None = Field(
+        description="From the operator's newest position, else from the centre of its coverage, to the place; null "
+        "while neither is known"
+    )
+    covers_place: bool | None = Field(description="Whether the operator's coverage contains the place")
     consistency_token: str = Field(description="Opaque; may be sent back as x-svc-consistency-token")
 
 
@@ -271,6 +281,7 @@ def session_json(
         "maxDurationSeconds": terms.max_duration_s,
         "waitTimeoutSeconds": terms.wait_timeout_s,
         "consumerLeaseSeconds": terms.consumer_lease_s,
+        "requireCoverage": terms.requires_coverage,
         "ratePerSecondMicroUsdc": str(terms.rate),
         "holdMicroUsdc": str(terms.hold),
         "startedAt": iso_or_none(status.started_at_ms),

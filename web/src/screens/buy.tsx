@@ -89,6 +89,7 @@ export default function Buy() {
       radiusMeters: radius.value,
       quoteId: price.quoteId,
       maxHoldMicroUsdc: String(hold),
+      requireCoverage: true,
       ...(instructions.value.trim() !== "" && { instructions: instructions.value.trim() }),
     };
     const session = await need(api.POST("/api/v1/sessions", { params: { header: once() }, body }));

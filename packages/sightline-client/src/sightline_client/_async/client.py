@@ -138,6 +138,7 @@ class AsyncSightline:
         instructions: str | None = None,
         operator_wait_s: float = 60.0,
         lease_s: int | None = 120,
+        require_coverage: bool = True,
         idempotency_key: str | None = None,
     ) -> AsyncView:
         """Watch a place: `async with sl.view(lat, lng, seconds=300) as view`. Leaving the block ends the session.
@@ -153,6 +154,8 @@ class AsyncSightline:
             lease_s: The server ends the session when this program makes no call about it for so many seconds, 15 to
                 600, so that a killed program is not charged for long. Frames, reads, an open event stream and a WHEP
                 viewer count. Raise it if you pause longer between two frames; None: the session needs no calls.
+            require_coverage: Take only operators whose coverage contains the place. False takes a distant operator if
+                there is no other; its frames have `in_geofence` False, and the meter pauses.
             idempotency_key: Key of the session's creation.
 
         Raises:
@@ -169,5 +172,6 @@ class AsyncSightline:
             instructions=instructions,
             operator_wait_s=operator_wait_s,
             lease_s=lease_s,
+            require_coverage=require_coverage,
             idempotency_key=idempotency_key,
         )

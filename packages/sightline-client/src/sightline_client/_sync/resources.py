@@ -279,6 +279,7 @@ class Sessions:
         instructions: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         consumer_lease_seconds: int | None = None,
+        require_coverage: bool = True,
         max_hold_micro_usdc: int | None = None,
         idempotency_key: str | None = None,
     ) -> Session:
@@ -290,6 +291,8 @@ class Sessions:
             radius_meters: Radius of the geofence, 50 to 10000; default 500.
             instructions: Text for the operator.
             metadata: At most 2 KB of JSON that is returned to the consumer only.
+            require_coverage: Dispatch only operators whose coverage contains the place. False takes a distant operator
+                if there is no other; its video shows another place, and the meter pauses.
             consumer_lease_seconds: End the LIVE session when its consumer is silent for this long, 15 to 600.
             max_hold_micro_usdc: The largest hold that the caller agrees to.
             idempotency_key: The same key creates no second session, also in another process.
@@ -310,6 +313,7 @@ class Sessions:
             instructions=instructions,
             metadata=metadata,
             consumerLeaseSeconds=consumer_lease_seconds,
+            requireCoverage=require_coverage,
             maxHoldMicroUsdc=None if max_hold_micro_usdc is None else str(int(max_hold_micro_usdc)),
         )
         return self._transport.change(Session, "POST", "/sessions", body, key=idempotency_key)

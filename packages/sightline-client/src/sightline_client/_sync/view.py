@@ -53,6 +53,7 @@ class View:
         instructions: str | None,
         operator_wait_s: float,
         lease_s: int | None,
+        require_coverage: bool,
         idempotency_key: str | None,
     ) -> None:
         require_whole_micro_usdc("max_charge", max_charge)
@@ -65,6 +66,7 @@ class View:
         self._instructions = instructions
         self._operator_wait_s = operator_wait_s
         self._lease_s = lease_s
+        self._requires_coverage = require_coverage
         self._key = idempotency_key or transport.new_key()
         self._quote = quote
         self._session: Session | None = None
@@ -117,6 +119,7 @@ class View:
             quote_id=self._quote.quote_id,
             instructions=self._instructions,
             consumer_lease_seconds=self._lease_s,
+            require_coverage=self._requires_coverage,
             max_hold_micro_usdc=self._max_charge,
             idempotency_key=self._key,
         )

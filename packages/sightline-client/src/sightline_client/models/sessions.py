@@ -44,6 +44,7 @@ class Session(Model):
     max_duration_seconds: int
     wait_timeout_seconds: int
     consumer_lease_seconds: int | None = None
+    require_coverage: bool = False
     rate_per_second_micro_usdc: Money
     hold_micro_usdc: Money
     started_at: Time | None = None
@@ -77,6 +78,9 @@ class Session(Model):
 class AssignedSession(Session):
     """A session that was just assigned to an operator."""
 
+    distance_meters: int | None = None
+    """From the operator's newest position, else from the centre of its coverage, to the place."""
+    covers_place: bool | None = None
     consistency_token: str
 
 
