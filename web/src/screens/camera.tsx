@@ -6,6 +6,7 @@ import { ApiError, makeClient, need, once, reachable, type Client, type Model } 
 import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
 import { chime } from "../live/chime";
 import { Locator } from "../live/locator";
+import { cameraProblem } from "../live/problems";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Unread, useReading } from "../parts";
 import { place } from "../router";
 import { forget, keep, now, online, remembered, report, type Session } from "../store";
@@ -53,7 +54,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const id = identity.workspaceId;
   const preview = useRef<HTMLVideoElement>(null);
   const media = useSignal<MediaStream | null>(null);
-  const mediaError = useSignal<string | null>(null);
+  const mediaError = useSignal<Word | null>(null);
   const facing = useSignal<"environment" | "user">("environment");
   const hasSound = useSignal(false);
   const locator = useSignal<Locator | null>(null);
@@ -108,7 +109,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       await publisher.value?.replace("video", made.getVideoTracks()[0] ?? null);
       await publisher.value?.replace("audio", made.getAudioTracks()[0] ?? null);
     } catch (error) {
-      mediaError.value = error instanceof Error ? error.message : String(error);
+      mediaError.value = cameraProblem(error);
     }
   }
 
@@ -126,11 +127,14 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
     publisher.value = null;
   }, [liveUrl.value]);
   useEffect(() => followSession(client, liveUrl.value === null ? null : (job.value?.id ?? null), apiKey, job, meter), [liveUrl.value]);
-  useEffect(() => stayAwake(liveUrl.value !== null), [liveUrl.value]);
 
   const fix = locator.value?.fix.value ?? null;
+  const problem = locator.value?.error.value ?? null;
   const isInaccurate = fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
   const state = workspace.value?.availabilityState ?? "OFFLINE";
+  // A phone that sleeps hears of no job and sends no position.
+  const isAtWork = state !== "OFFLINE" || liveUrl.value !== null;
+  useEffect(() => stayAwake(isAtWork), [isAtWork]);
   const goOnline = async (): Promise<void> => {
     if (fix === null) return;
     const has = workspace.value?.coverageLat ?? null;
@@ -164,7 +168,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         {mediaError.value !== null && (
           <div class="cover" role="alert">
             <Icon name="warn" />
-            <p>{t("cameraRefused")} <small>({mediaError.value})</small></p>
+            <p>{t(mediaError.value)}</p>
             <Button run={openCamera}>{t("checkAgain")}</Button>
           </div>
         )}
@@ -181,7 +185,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       <Job client={client} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />
       <Card title={t("position")}>
         <p role="status" id="position">
-          {locator.value?.error.value ?? (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
+          {problem !== null ? t(problem) : (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
         </p>
         {isInaccurate && <Banner kind="warn" icon="warn">{t("positionInaccurate")}</Banner>}
         {(locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
