@@ -55,6 +55,11 @@ def test_a_view_is_ended_from_the_bar_of_another_screen(browser: Browser, server
         consumer.page.fill("#place", "60.169856, 24.938379")
         consumer.click("#request:not([disabled])")
         consumer.shows("#cancel")
+        dispatches: list[str] = []
+        consumer.page.on("request", lambda sent: dispatches.extend([sent.url] if "/dispatch" in sent.url else []))
+        consumer.click("#dispatch")
+        consumer.shows(".notice", "Nobody is there now")
+        assert dispatches == []
         consumer.page.goto(consumer.url + "/")
         consumer.shows(".running .badge.requested")
         consumer.click(".running button")

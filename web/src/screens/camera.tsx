@@ -18,6 +18,8 @@ const OWN_REASONS: Record<string, Word> = { LOCATION_STALE: "ownLocation", GEOFE
 const ACCURACY_MAX_M = 100;
 const PROVED_EVERY_MS = 2000;
 const COVERAGE_M = 2000;
+/** So many unanswered heartbeats, 2 s each, mean that the server is not reached. */
+const MISSED_MAX = 3;
 
 /** The key of the link: kept in this browser, and taken out of the address at once. */
 function takeKey(): string | null {
@@ -129,6 +131,8 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   useEffect(() => followSession(client, liveUrl.value === null ? null : (job.value?.id ?? null), apiKey, job, meter), [liveUrl.value]);
 
   const fix = locator.value?.fix.value ?? null;
+  // Neither video nor heartbeats get through: nobody receives what is filmed.
+  const isConnected = online.value && sending.value === "sending" && (locator.value?.missed.value ?? 0) < MISSED_MAX;
   const problem = locator.value?.error.value ?? null;
   const isInaccurate = fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
   const state = workspace.value?.availabilityState ?? "OFFLINE";
@@ -155,7 +159,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <p class="dim">{t("cameraLead")}</p>
           {workspace.value !== null && <p class="dim payee" id="payee">{t("filmedFor")} <code>{workspace.value.walletAddress}</code></p>}
         </div>
-        <Badge state={job.value?.state === "LIVE" ? "LIVE" : state} />
+        {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : <Badge state={job.value?.state === "LIVE" ? "LIVE" : state} />}
       </header>
       <div class="stage dark">
         <video ref={preview} muted playsInline autoPlay aria-label={t("preview")} />
@@ -173,7 +177,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           </div>
         )}
         {liveUrl.value !== null && (
-          <span class="tag recording" role="status" id="sending" data-sending={sending.value}><i class="dot" />{t(sending.value === "sending" ? "filming" : sending.value === "refused" ? "filmRefused" : "filmConnecting")}</span>
+          <span class="tag recording" role="status" id="sending" data-sending={sending.value}><i class="dot" />{t(isConnected ? "filming" : sending.value === "refused" ? "filmRefused" : "filmConnecting")}</span>
         )}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
