@@ -15,18 +15,18 @@ from tests.console.people import (
 )
 from tests.console.review import Review
 
-OSLO = (59.913869, 10.752245)
+BERGEN = (60.391263, 5.322054)
 LEASE_MS = 60_000
 
 
 def test_a_running_view_is_shown_on_every_screen_and_ends_after_its_page_was_closed(
     browser: Browser, server: ConsoleServer
 ):
-    with a_tab(browser, server.url, place=OSLO) as consumer, a_tab(browser, server.url) as operator:
+    with a_tab(browser, server.url, place=BERGEN) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
         sign_up(operator, "Pier Cams", "SUPPLIER")
         link = camera_link(operator)
-        with a_tab(browser, server.url, PHONE, place=OSLO) as phone:
+        with a_tab(browser, server.url, PHONE, place=BERGEN) as phone:
             come_online(phone, link)
             request_view(consumer, "North gate")
             phone.click("#start")

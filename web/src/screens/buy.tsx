@@ -54,7 +54,10 @@ export default function Buy() {
   useEffect(() => {
     const wanted = newest.current;
     // The price of the former place is no offer for this one.
-    if (asked.current !== wanted) quote.value = null;
+    if (asked.current !== wanted) {
+      quote.value = null;
+      asked.current = "";
+    }
     if (chosen === null) {
       quote.value = null;
       return;
