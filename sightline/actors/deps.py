@@ -36,6 +36,8 @@ class ActorLimits:
 
     session: SessionLimits = field(default_factory=SessionLimits)
     platform_fee_bps: int = 1500
+    minimum_s: int = 1
+    """Least seconds that a session with any clean time is charged."""
     session_cap_micro: int | None = None
     """Maximum charge of one session that the settlement contract accepts; None: no maximum."""
     rate_max_micro: int | None = None

@@ -70,6 +70,14 @@ class StartSession(Command["StartSession", Answer[SessionStatus]]):
 
 @final
 @dataclass(frozen=True, slots=True)
+class DeclineSession(Command["DeclineSession", Answer[SessionStatus]]):
+    """Refuse the assignment on behalf of its operator."""
+
+    caller: Caller
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class EndSession(Command["EndSession", Answer[SessionStatus]]):
     """End the session on behalf of one of `sides`, the parties that the credential may act for."""
 
@@ -376,6 +384,8 @@ class PickOperator(Command["PickOperator", Operator | None]):
     lat: float
     lng: float
     excluded: frozenset[str]
+    requires_coverage: bool = False
+    """Only an operator that covers the point."""
 
 
 @final
@@ -602,6 +612,7 @@ SessionCommand: TypeAlias = (
     | DispatchSession
     | AcceptSession
     | StartSession
+    | DeclineSession
     | EndSession
     | EndByPlatform
     | CancelSession

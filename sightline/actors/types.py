@@ -53,10 +53,22 @@ class NewSession:
     """Seconds without a call of the consumer after which the LIVE session ends; None: no lease."""
     max_hold: MicroUsdc | None = None
     """The largest hold that the caller agrees to; None: any."""
+    requires_coverage: bool = False
+    """Whether dispatch takes only operators that cover the place."""
     spending: KeySpending | None = None
     """The API key whose limits the session counts against."""
     consent: PayerConsent | None = None
     """What the payer signed for this session, where the escrow contract holds its amount."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorPlace:
+    """Where an assigned operator is, seen from the requested place. None: not known."""
+
+    distance_m: int | None = None
+    """From its newest position, else from the centre of its coverage."""
+    covers_place: bool | None = None
 
 
 @final

@@ -401,6 +401,13 @@ class Settings(BaseModel):
     platform_fee_bps: int = Field(
         1500, ge=0, le=3000, description="Platform fee on each charge, in basis points (1500 is 15 %)."
     )
+    minimum_seconds: int = Field(
+        1,
+        ge=0,
+        le=10,
+        description="Least seconds that a session is charged if position and video were proved together at least once. "
+        "Never more than its duration, rounded up.",
+    )
     corridors: Annotated[dict[str, int], BeforeValidator(_read_json)] = Field(
         default_factory=dict,
         description='Price multipliers in basis points by one-degree cell, as JSON: {"52,13": 12000} is 1.2 times.',
@@ -638,6 +645,7 @@ class Settings(BaseModel):
         return ActorLimits(
             session=session,
             platform_fee_bps=self.platform_fee_bps,
+            minimum_s=self.minimum_seconds,
             base_rate=MicroUsdc(self.base_rate_micro_usdc),
             corridors=self.corridors,
             quote_ttl_ms=self.quote_ttl_seconds * SECOND_MS,

@@ -9,8 +9,9 @@ window opens when the silence has lasted that long, or at the break; it is dated
 if that is earlier; it closes at the next proof. A proof at the very instant at which the silence is complete is too
 late. A break and a proof of the same millisecond count in the order in which they were reported.
 
-The clean time of an ended session is its duration minus the union of its windows, in whole seconds, rounded down once.
-At the end, time after the last proof of either signal plus `grace_ms` is dirty as well: see `read_final`.
+The clean time of an ended session is its duration minus the union of its windows, in whole seconds, rounded down once;
+`count_seconds` gives the shortest charge. At the end, time after the last proof of either signal plus `grace_ms` is
+dirty as well: see `read_final`.
 
 A heartbeat asks only whether a window is open and when to look next. Both are answered from the newest proofs; only a
 reading, and a pause that may end the session, walk over the windows of the past.
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, final
 
-from sightline.domain.units import SECOND_MS, MicroUsdc, floor_div
+from sightline.domain.units import SECOND_MS, MicroUsdc, ceil_div, floor_div
 
 Interval = tuple[int, int]
 
@@ -339,22 +340,41 @@ def horizon_ms(evidence: Evidence, now_ms: int) -> int:
     return max(horizon, evidence.started_at_ms)
 
 
-def read_live(evidence: Evidence, now_ms: int, max_duration_s: int, limits: MeterLimits) -> Reading:
+def count_seconds(clean_ms: int, span_ms: int, max_duration_s: int, minimum_s: int) -> int:
+    """Return the seconds that clean time counts: whole ones, rounded down.
+
+    Time is clean only where position and video are proved. Any clean time counts at least `minimum_s`, but never more
+    than the span, rounded up.
+    """
+    least_s = min(minimum_s, ceil_div(span_ms, SECOND_MS)) if clean_ms > 0 else 0
+    return min(max_duration_s, max(floor_div(clean_ms, SECOND_MS), least_s))
+
+
+def read_live(
+    evidence: Evidence, now_ms: int, max_duration_s: int, limits: MeterLimits, *, minimum_s: int = 0
+) -> Reading:
     """Read the meter of a LIVE session. Counts proved time only, so that the reading never decreases."""
     now_ms = max(now_ms, evidence.newest_ms)
     windows = windows_at(evidence, now_ms, limits)
     counted_ms = horizon_ms(evidence, now_ms)
-    clean_ms = counted_ms - evidence.started_at_ms - _dirty_ms(windows, counted_ms)
+    span_ms = counted_ms - evidence.started_at_ms
+    clean_ms = span_ms - _dirty_ms(windows, counted_ms)
     return Reading(
         windows=windows,
         dirty_ms=_dirty_ms(windows, now_ms),
-        clean_seconds=min(max_duration_s, floor_div(clean_ms, SECOND_MS)),
+        clean_seconds=count_seconds(clean_ms, span_ms, max_duration_s, minimum_s),
         pause=next((window for window in windows if window.to_ms is None), None),
     )
 
 
 def read_final(
-    evidence: Evidence, ended_at_ms: int, max_duration_s: int, limits: MeterLimits, *, decided_at_ms: int | None = None
+    evidence: Evidence,
+    ended_at_ms: int,
+    max_duration_s: int,
+    limits: MeterLimits,
+    *,
+    minimum_s: int = 0,
+    decided_at_ms: int | None = None,
 ) -> Reading:
     """Read the meter that is charged: every window is closed, and what nothing proves up to the end is dirty.
 
@@ -376,11 +396,11 @@ def read_final(
         if window.from_ms < ended_at_ms
     )
     dirty_ms = _dirty_ms(windows, ended_at_ms)
-    clean_ms = ended_at_ms - evidence.started_at_ms - dirty_ms
+    span_ms = ended_at_ms - evidence.started_at_ms
     return Reading(
         windows=windows,
         dirty_ms=dirty_ms,
-        clean_seconds=min(max_duration_s, floor_div(clean_ms, SECOND_MS)),
+        clean_seconds=count_seconds(span_ms - dirty_ms, span_ms, max_duration_s, minimum_s),
         pause=None,
     )
 

@@ -21,6 +21,13 @@ def floor_div(numerator: int, denominator: int) -> int:
     return numerator // denominator
 
 
+def ceil_div(numerator: int, denominator: int) -> int:
+    """Divide non-negative integers, rounding up."""
+    assert numerator >= 0
+    assert denominator > 0
+    return -(-numerator // denominator)
+
+
 def round_half_up_div(numerator: int, denominator: int) -> int:
     """Divide non-negative integers, rounding halves up."""
     assert numerator >= 0

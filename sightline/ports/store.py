@@ -394,6 +394,10 @@ class Store(Protocol):
         """
         ...
 
+    async def latest_heartbeat(self, workspace_id: str) -> Heartbeat | None:
+        """Read the newest recorded heartbeat."""
+        ...
+
     async def insert_quote(self, quote: Quote) -> None:
         """Record a quote."""
         ...

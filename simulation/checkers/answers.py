@@ -14,6 +14,7 @@ PROOF: Final = {
     "dispatch": (EventKind.ASSIGNED,),
     "accept": (EventKind.ASSIGNED,),
     "start": (EventKind.STARTED,),
+    "decline": (EventKind.REOPENED, EventKind.EXPIRED),
     "end": (EventKind.ENDED, EventKind.CANCELLED),
     "cancel": (EventKind.CANCELLED,),
 }

@@ -53,7 +53,7 @@ class Holds(Checker):
 
 @final
 class Charges(Checker):
-    """Charge = clean seconds x rate, at most the hold; clean seconds never exceed the LIVE time."""
+    """Charge = clean seconds x rate, at most the hold; clean seconds never exceed the LIVE time, rounded up."""
 
     name: ClassVar[str] = "charges"
 
@@ -62,8 +62,10 @@ class Charges(Checker):
         if not isinstance(phase, Ended):
             return
         span_ms = phase.ended_at_ms - phase.started_at_ms
+        whole_s, started_s = span_ms // 1000, (span_ms + 999) // 1000
         self.require(
-            0 <= phase.clean_seconds * 1000 <= span_ms, f"{session.id}: {phase.clean_seconds} s of {span_ms} ms"
+            0 <= phase.clean_seconds <= max(whole_s, min(session.terms.minimum_s, started_s)),
+            f"{session.id}: {phase.clean_seconds} s of {span_ms} ms",
         )
         self.require(phase.clean_seconds <= session.terms.max_duration_s, f"{session.id} is longer than agreed")
         self.require(
@@ -138,7 +140,10 @@ class Meter(Checker):
         presence = self._proofs(phase.operator.workspace_id, start, end + SILENCE_MS)
         media = self.history.truth.media_ms.get(step.after.id, [])
         dirty = _merged([*_unproven(presence, start, end), *_unproven(media, start, end)])
-        provable_s = (end - start - sum(until - since for since, until in dirty)) // 1000
+        provable_ms = end - start - sum(until - since for since, until in dirty)
+        provable_s = provable_ms // 1000
+        if provable_ms > 0:
+            provable_s = max(provable_s, min(step.after.terms.minimum_s, (end - start + 999) // 1000))
         self.require(
             phase.clean_seconds <= provable_s,
             f"{step.after.id} is charged {phase.clean_seconds} s; heartbeats and frames prove at most {provable_s} s",

@@ -54,6 +54,10 @@ class Client:
         """Start a session."""
         return await self._command("start", session_id, lambda broker, caller: broker.start(session_id, caller))
 
+    async def decline(self, session_id: str) -> CallReply:
+        """Decline an assigned session."""
+        return await self._command("decline", session_id, lambda broker, caller: broker.decline(session_id, caller))
+
     async def end(self, session_id: str) -> CallReply:
         """End a session."""
         sides = frozenset(Party)

@@ -41,7 +41,7 @@ class Habits:
         flaps: Sends nothing for up to `flap_s` seconds.
         jumps: Reports one fix far away; `wanders`: leaves the fence for a while.
         mumbles: Reports a fix that is too inaccurate to prove a position.
-        ignores: Lets an assignment expire; `drops`: cancels it; `hangs_up`: ends a session.
+        ignores: Lets an assignment expire; `drops`: cancels or declines it; `hangs_up`: ends a session.
         grabs: Accepts an open request, even while it has a session.
         stutters: Stops publishing for up to `flap_s` seconds.
         duplicates: Sends a heartbeat twice.
@@ -201,7 +201,10 @@ class Device:
             if self.rng.random() < habits.hangs_up:
                 await self.client.end(session_id)
         elif self.rng.random() < habits.drops:
-            await self.client.cancel_all()
+            if self.rng.random() < 0.5:
+                await self.client.decline(session_id)
+            else:
+                await self.client.cancel_all()
         elif not self._ignores(session_id):
             reply = await self.client.start(session_id)
             if reply.outcome == "ok":

@@ -100,6 +100,30 @@ async def test_nobody_online_is_unavailable_with_a_time_to_come_back(world):
     assert (await world.view(session, consumer)).state == "REQUESTED"
 
 
+async def test_a_session_that_requires_coverage_gets_no_operator_of_another_place(world):
+    consumer, far = await world.consumer(), await world.operator()
+    elsewhere = Patch(coverage_lat=LAT + 1, coverage_lng=LNG, coverage_radius_m=2_000)
+    await world.broker.patch_workspace(far, world.caller(far), elsewhere)
+    session = await world.request(consumer, requires_coverage=True)
+    refusal = await refusal_of(world.broker.dispatch(session, world.caller(consumer)))
+    assert (refusal.code, refusal.detail) == (Code.UNAVAILABLE, "dispatch:noOperator")
+    assert refusal.message == "No operator that covers the place is available"
+    near = await world.operator()  # covers everywhere, and was never seen: tier B
+    assert (await world.broker.dispatch(session, world.caller(consumer))).value.operator_workspace_id == near
+    anywhere = await world.request(consumer)
+    assert (await world.broker.dispatch(anywhere, world.caller(consumer))).value.operator_workspace_id == far
+
+
+@pytest.mark.parametrize("mode", ["prefer", "literal", "strict"])
+def test_an_index_that_must_cover_never_chooses_an_operator_of_another_place(mode):
+    index = OperatorIndex(60_000, lambda _wallet, _now_ms: NEW)
+    place = {"coverage_lat": 1.0, "coverage_lng": 1.0, "coverage_radius_m": 1_000.0, "last_seen_at_ms": 0}
+    index.put(a_workspace(**place), 0)
+    choose = partial(index.choose, mode=mode, excluded=frozenset(), requires_coverage=True)
+    assert choose(5.0, 5.0) is None
+    assert choose(1.0, 1.0) is not None
+
+
 async def test_the_longest_idle_comes_first_and_a_no_op_patch_keeps_the_place(world):
     consumer = await world.consumer()
     operators = []

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 import httpx2
@@ -119,6 +120,16 @@ async def purchase(client: Client) -> None:
     assert facts["publisherEpoch"] > 0
     newer = await call(client, "get_frame", session_id=session["sessionId"], after=facts["sequence"])
     assert json_of(newer)["sequence"] > facts["sequence"]
+    assert (facts["costSoFarUsdc"] != "0") == (facts["cleanSeconds"] > 0)
+
+    async def costs() -> dict[str, Any]:
+        return (await first_picture(client, session["sessionId"]))[1]
+
+    cost = await until(costs, lambda seen: seen["cleanSeconds"] > 1, "two seconds are clean")
+    assert Decimal(cost["costSoFarUsdc"]) > Decimal(facts["costSoFarUsdc"])
+    shown = json_of(await call(client, "get_session", session_id=session["sessionId"]))
+    assert Decimal(shown["costSoFarUsdc"]) >= Decimal(cost["costSoFarUsdc"])
+    assert shown["chargedUsdc"] == "0"
     ended = json_of(await call(client, "end_session", session_id=session["sessionId"]))
     assert ended["state"] == "ENDED"
     assert json_of(await call(client, "end_session", session_id=session["sessionId"])) == ended

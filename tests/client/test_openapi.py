@@ -65,6 +65,7 @@ METHODS = {
     "dispatchSession": "sessions.dispatch",
     "acceptSession": "sessions.accept",
     "startSession": "sessions.start",
+    "declineSession": "sessions.decline",
     "endSession": "sessions.end",
     "cancelSession": "sessions.cancel",
     "getSession": "sessions.get",

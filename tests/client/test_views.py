@@ -25,6 +25,20 @@ async def test_a_view_leaves_a_lease_with_the_server_for_the_case_that_its_progr
         assert leases == [120, 15, None]
 
 
+async def test_a_view_takes_no_operator_of_another_place_unless_it_is_told_to() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online(coverageLat=52.5, coverageLng=13.4, coverageRadiusMeters=2000)
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            assert (await sl.quote(10.0, 10.0, seconds=60)).available_operators == 0
+            with pytest.raises(NoOperatorError):
+                async with sl.view(10.0, 10.0, operator_wait_s=0):
+                    pass
+            assert await sessions_of(operator) == []
+            session = await sl.sessions.create(10.0, 10.0, require_coverage=False)
+            assert (await sl.sessions.dispatch(session.id)).operator_workspace_id == operator.id
+
+
 async def test_a_view_is_dispatched_again_when_its_operator_does_not_start() -> None:
     async with open_world() as world:
         consumer, idle, ready = [await world.party(role) for role in ("CONSUMER", "SUPPLIER", "SUPPLIER")]

@@ -106,9 +106,16 @@ def test_every_screen_recovers_when_the_server_is_killed_and_started_again(brows
         server.kill()
         consumer.shows(".banner", "Reconnecting", within_ms=PATIENCE_MS)
         operator.shows(".banner", "Reconnecting", within_ms=PATIENCE_MS)
+        consumer.shows(".stage .cover", "The server is away. You are not charged.", within_ms=PATIENCE_MS)
+        phone.shows(".badge", "Not connected, not paid", within_ms=PATIENCE_MS)
         server.start()
         consumer.picture("playing", within_ms=PATIENCE_MS)
         expect(operator.page.locator("main")).not_to_contain_text("Reconnecting", timeout=PATIENCE_MS)
+        phone.shows(".badge.live", within_ms=PATIENCE_MS)
+        for count in (1, 2):
+            consumer.click("#snapshot")
+            expect(consumer.page.locator("img.snapshot")).to_have_count(count, timeout=PATIENCE_MS)
         phone.click("#stop")
         consumer.shows("#to-receipt")
+        expect(consumer.page.locator("img.snapshot")).to_have_count(2)
         assert consumer.problems == operator.problems == phone.problems == []

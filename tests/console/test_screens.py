@@ -202,7 +202,7 @@ def test_a_camera_without_link_or_permission_says_what_to_do(browser: Browser, s
         phone.page.add_init_script(NO_CAMERA)
         phone.page.goto("about:blank")
         phone.page.goto(link)
-        phone.shows(".cover", "Permission denied")
+        phone.shows(".cover", "Allow it for this page")
         review.look(phone, "camera-refused", (PHONE,))
         phone.allowed = (r"401 \(\S*\) \S*/api/v1/",)
         phone.page.goto(link[:-4] + "0000")

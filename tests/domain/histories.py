@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from sightline.domain.geofence import FenceLimits
-from sightline.domain.metering import next_check_ms, read_live
+from sightline.domain.metering import next_check_ms
 from sightline.domain.session import codec, machine
 from sightline.domain.session.messages import End, FixReported, MediaBroke, MediaProved, Party, Tick
 from sightline.domain.session.model import Ended, Live, Session, SessionLimits
@@ -40,6 +40,8 @@ class History:
     told: tuple[oracle.Fact | oracle.Look | Crash, ...]
     timer_late_ms: int | None
     """How late each timer fires; None: no timer fires at all."""
+    minimum_s: int
+    """Least seconds that are charged if any time was clean."""
 
 
 def draw(seed: int, *, crashes: bool = False) -> History:
@@ -58,7 +60,7 @@ def draw(seed: int, *, crashes: bool = False) -> History:
         shuffled,
         key=lambda item: item.at + (rng.choice((0, 0, 0, 300)) if late and isinstance(item, oracle.Media) else 0),
     )
-    return History(max_duration_s, tuple(order), rng.choice((0, 0, 0, 5, 700, 3_000, None)))
+    return History(max_duration_s, tuple(order), rng.choice((0, 0, 0, 5, 700, 3_000, None)), seed % 4)
 
 
 def _fixes(rng: Random, end_at: int) -> list[oracle.Fact]:
@@ -108,7 +110,7 @@ class Player:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.session: Session = a_live_session(max_duration_s=history.max_duration_s)
+        self.session: Session = a_live_session(max_duration_s=history.max_duration_s, minimum_s=history.minimum_s)
         self.stored = self._written(self.session)
         self.checkpoint: int | None = None
         self.heartbeats: list[FixReported] = []
@@ -151,7 +153,7 @@ class Player:
             self.stored = self._written(step.session)
         live = self.session.phase
         if isinstance(live, Live):
-            shown = read_live(live.evidence, at_ms, self.history.max_duration_s, LIMITS.meter).clean_seconds
+            shown = machine.live_reading(self.session.terms, live, at_ms, LIMITS).clean_seconds
             assert shown >= self.shown, f"the live reading ran back from {self.shown} to {shown} at {at_ms - T0}"
             self.shown = shown
 
@@ -182,7 +184,8 @@ def difference(seed: int) -> str | None:
     history = draw(seed)
     player = Player(history).play()
     ended = player.session.phase
-    expected = oracle.judge_session(oracle.Terms(T0, history.max_duration_s * 1_000), player.judged)
+    terms = oracle.Terms(T0, history.max_duration_s * 1_000, minimum_s=history.minimum_s)
+    expected = oracle.judge_session(terms, player.judged)
     assert expected is not None
     if not isinstance(ended, Ended):
         return f"the machine is {player.session.state}, the oracle says {expected}"

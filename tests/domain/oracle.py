@@ -67,6 +67,7 @@ class Terms:
     started_at: int
     max_ms: int
     radius_m: float = 500.0
+    minimum_s: int = 0
 
 
 @dataclass(frozen=True)
@@ -257,9 +258,17 @@ def unproven_tail(terms: Terms, facts: list[Fact], ended_at: int) -> list[Window
 
 
 def clean_seconds(terms: Terms, windows: list[Window], ended_at: int) -> int:
-    """'min(maxDurationSeconds, floor((endedAt - startedAt - length of the union of dirty windows) / 1 s))'."""
-    dirty = sum(end - start for start, end in union(windows))
-    return min(terms.max_ms // 1000, (ended_at - terms.started_at - dirty) // 1000)
+    """'min(maxDurationSeconds, floor((endedAt - startedAt - length of the union of dirty windows) / 1 s))'.
+
+    'A session that proved at least one instant of position and video together counts at least minimum_seconds clean
+    seconds, never more than its duration rounded up.'
+    """
+    duration = ended_at - terms.started_at
+    clean = duration - sum(end - start for start, end in union(windows))
+    seconds = clean // 1000
+    while clean > 0 and seconds < terms.minimum_s and seconds * 1000 < duration:
+        seconds += 1
+    return min(terms.max_ms // 1000, seconds)
 
 
 def is_told_too_late(facts: list[Fact], fact: Fact) -> bool:

@@ -61,7 +61,7 @@ def test_a_crash_at_any_moment_charges_nothing_that_was_not_proved(seed):
     if told[-1].at == ended.ended_at_ms:
         told = told[:-1]  # the session ended at this instant, before it was told
     facts = sorted((fact for fact in told if isinstance(fact, oracle.Fix | oracle.Media)), key=lambda fact: fact.at)
-    terms = oracle.Terms(T0, player.history.max_duration_s * 1_000)
+    terms = oracle.Terms(T0, player.history.max_duration_s * 1_000, minimum_s=player.history.minimum_s)
     newest = max([ended.ended_at_ms, *(fact.at for fact in facts)])
     shown = [window for window in oracle.windows_at(terms, facts, newest) if window.known_at <= ended.ended_at_ms]
     dirty = [window.until(ended.ended_at_ms) for window in shown]
@@ -246,3 +246,38 @@ def test_a_fence_window_stored_without_its_opening_still_reads():
 
 def replace_opening(window):
     return window._replace(opened_ms=window.from_ms)
+
+
+# The shortest charge.
+
+
+@pytest.mark.parametrize(
+    ("minimum_s", "ended_ms", "charged_s"),
+    [(0, 600, 0), (1, 600, 1), (1, 1, 1), (1, 0, 0), (1, 1_600, 1), (1, 2_600, 2), (10, 600, 1), (10, 2_600, 3)],
+)
+def test_a_session_with_one_proof_counts_its_minimum_and_never_more_than_its_duration_rounded_up(
+    minimum_s, ended_ms, charged_s
+):
+    film = Film(a_live_session(minimum_s=minimum_s))
+    film.fix(T0)
+    film.tell(MediaProved(T0), T0)
+    assert hung_up(film, T0 + ended_ms).clean_seconds == charged_s
+
+
+@pytest.mark.parametrize("signal", ["nothing", "position", "video", "outside"])
+def test_the_minimum_is_not_charged_without_position_and_video_together(signal):
+    film = Film(a_live_session(minimum_s=10))
+    if signal in {"position", "outside"}:
+        film.fix(T0, north_m=0 if signal == "position" else 5_000)
+        film.fix(T0 + 100, north_m=0 if signal == "position" else 5_000)
+    if signal in {"video", "outside"}:
+        film.tell(MediaProved(T0), T0)
+    ended = hung_up(film, T0 + 900)
+    assert (ended.clean_seconds, ended.charged) == (0, 0)
+
+
+def test_position_and_video_that_were_never_proved_at_the_same_time_are_not_charged():
+    film = Film(a_live_session(minimum_s=10))
+    film.fix(T0)
+    film.tell(MediaProved(T0 + 15_000), T0 + 15_000)
+    assert hung_up(film, T0 + 16_000).clean_seconds == 0

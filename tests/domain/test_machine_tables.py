@@ -27,7 +27,7 @@ def _load():
 machines = _load()
 COMMANDS = (
     "Assign", "BeginFunding", "GoLive", "End by the consumer", "End by the operator", "Cancel", "CancelAssignment",
-    "Withdraw",
+    "Withdraw", "Decline",
 )  # fmt: skip
 # Which command moves which state; every other cell of a command is a refusal.
 MOVES = {
@@ -39,9 +39,11 @@ MOVES = {
     ("ASSIGNED, funding", "GoLive"): "LIVE",
     ("ASSIGNED, funding", "CancelAssignment"): "CANCELLED",
     ("ASSIGNED, funding", "Withdraw"): "EXPIRED",
+    ("ASSIGNED, funding", "Decline"): "EXPIRED",
     ("ASSIGNED, funding", "End by the consumer"): "CANCELLED",
     ("ASSIGNED", "CancelAssignment"): "CANCELLED",
     ("ASSIGNED", "Withdraw"): "REQUESTED",
+    ("ASSIGNED", "Decline"): "REQUESTED",
     ("ASSIGNED", "End by the consumer"): "CANCELLED",
     ("LIVE running", "End by the consumer"): "ENDED",
     ("LIVE paused", "End by the consumer"): "ENDED",

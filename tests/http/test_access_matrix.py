@@ -370,6 +370,14 @@ RULES = [
         parties={"consumer": NOT_OPERATOR, "operator": 200, "stranger": 200},
     ),
     Rule(
+        name="decline",
+        method="POST",
+        prepare=in_state("assigned", "/decline"),
+        scopes=(OPERATE,),
+        roles=STAFF,
+        parties=OPERATOR,
+    ),
+    Rule(
         name="start",
         method="POST",
         prepare=in_state("assigned", "/start"),

@@ -37,13 +37,37 @@ export const timeOf = (iso: string): string =>
 
 export const point = (lat: number, lng: number): string => `${lat.toFixed(5)}, ${lng.toFixed(5)}`;
 
-/** `lat, lng` as pasted from a map; null if it is not a place on Earth. */
+const NUMBER = String.raw`[-+−]?\d{1,3}(?:\.\d+)?`;
+const PAIR = new RegExp(String.raw`^\(?\s*(${NUMBER})\s*[,;/\s]\s*(${NUMBER})\s*\)?$`);
+const DECIMAL_COMMAS = /^([-+−]?\d{1,3}),(\d+)\s*[;,\s]\s*([-+−]?\d{1,3}),(\d+)$/;
+/** The part of a map's link that has the place: `@52.5,13.4`, `q=52.5,13.4`, `#map=15/52.5/13.4`, `mlat=52.5&mlon=13.4`, `geo:52.5,13.4`. */
+const LINK = new RegExp(String.raw`(?:@|[?&](?:q|ll|query|center)=|#map=[\d.]+/|[?&]mlat=|^geo:)(${NUMBER})(?:,|%2C|/|&mlon=)(${NUMBER})`, "i");
+const ANGLE = String.raw`(\d{1,3}(?:\.\d+)?)\s*°\s*(?:(\d{1,2}(?:\.\d+)?)\s*['′]\s*)?(?:(\d{1,2}(?:\.\d+)?)\s*(?:"|″|'')\s*)?`;
+const DEGREES = new RegExp(String.raw`^${ANGLE}([NS])[,;\s]*${ANGLE}([EWO])$`, "i");
+
+/** A place as people write and maps link to it; null if it is not a place on Earth. */
 export function parsePoint(text: string): { lat: number; lng: number } | null {
-  const match = /^\s*\(?\s*(-?\d{1,2}(?:\.\d+)?)\s*[,;\s]\s*(-?\d{1,3}(?:\.\d+)?)\s*\)?\s*$/.exec(text);
-  if (match === null) return null;
-  const [lat, lng] = [Number(match[1]), Number(match[2])];
+  const trimmed = text.trim();
+  const commas = DECIMAL_COMMAS.exec(trimmed);
+  const degrees = DEGREES.exec(trimmed);
+  let found: [number, number];
+  if (degrees !== null) {
+    const [, ...parts] = degrees;
+    const angle = (at: number): number => Number(parts[at]) + Number(parts[at + 1] ?? 0) / 60 + Number(parts[at + 2] ?? 0) / 3600;
+    // O is east in German (Ost).
+    found = [angle(0) * (parts[3]?.toUpperCase() === "S" ? -1 : 1), angle(4) * (parts[7]?.toUpperCase() === "W" ? -1 : 1)];
+  } else if (commas !== null) {
+    found = [numberOf(`${commas[1]}.${commas[2]}`), numberOf(`${commas[3]}.${commas[4]}`)];
+  } else {
+    const match = PAIR.exec(trimmed) ?? LINK.exec(trimmed);
+    if (match === null) return null;
+    found = [numberOf(match[1] ?? ""), numberOf(match[2] ?? "")];
+  }
+  const [lat, lng] = found;
   return Math.abs(lat) <= 90 && Math.abs(lng) <= 180 ? { lat, lng } : null;
 }
+
+const numberOf = (text: string): number => Number(text.replace("−", "-"));
 
 export const short = (address: string): string => `${address.slice(0, 6)}…${address.slice(-4)}`;
 

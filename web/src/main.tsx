@@ -8,6 +8,7 @@ import { ApiError } from "./api";
 import { short } from "./format";
 import { Banner, Empty, Icon, Loading, type IconName } from "./parts";
 import { go, link, place } from "./router";
+import { Running } from "./running";
 import { canBuy, canOperate, home, invitations, isConnected, me, notices, online, refresh, remembered, report, signOut, theme, workspace, type Theme } from "./store";
 import { language, t, type Language, type Word } from "./strings";
 
@@ -133,6 +134,7 @@ function App() {
       <main id="main">
         {!online.value && <Banner kind="warn" icon="warn">{t("youAreOffline")}</Banner>}
         {online.value && !isConnected.value && isIn && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
+        {isIn && canBuy.value && <Running />}
         {me.value !== undefined ? <Screen name={name} /> : isUnreachable.value ? <Empty isPage icon="warn" title={t("errorOffline")} text={t("tryingAgain")} /> : <Loading />}
       </main>
       <Notices />

@@ -62,6 +62,7 @@ export function notify(word: Word, detail = "", isBad = false): void {
 /** Tell the user what failed. An ended sign-in leads to the start. */
 export function report(error: unknown): void {
   if (error instanceof ApiError && error.status === 401) {
+    if (me.value) notify("signedOut", "", true);
     leave();
     go("start");
   } else if (error instanceof ApiError && error.status === 0) {

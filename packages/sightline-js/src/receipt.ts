@@ -221,7 +221,9 @@ class Receipt implements Verification {
       const started = this.of("STARTED");
       this.expect(factOf(ended, "startedAtMs"), started.atMs);
       const cleanMs = ended.atMs - started.atMs - dirtyMs(windows, started.atMs, ended.atMs);
-      clean = Math.min(session.at("maxDurationSeconds").integer(), Math.floor(cleanMs / 1000));
+      const minimum = this.of("CREATED").facts.get("minimumSeconds")?.integer() ?? 0; // earlier versions have none
+      const least = cleanMs > 0 ? Math.min(minimum, Math.ceil((ended.atMs - started.atMs) / 1000)) : 0;
+      clean = Math.min(session.at("maxDurationSeconds").integer(), Math.max(Math.floor(cleanMs / 1000), least));
       this.expect(factOf(ended, "cleanSeconds"), clean);
     }
     this.expect(session.at("cleanSeconds"), clean);

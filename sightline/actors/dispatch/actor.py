@@ -121,7 +121,14 @@ class DispatcherActor:
     def _pick(self, pick: PickOperator, now_ms: int) -> Operator | None:
         mode, is_first = self._deps.limits.dispatch_mode, not pick.excluded
         ranks = NEW_FIRST if is_first and self._turns.is_due() else IN_ORDER
-        found = self._index.choose(pick.lat, pick.lng, mode=mode, excluded=pick.excluded, ranks=ranks)
+        found = self._index.choose(
+            pick.lat,
+            pick.lng,
+            mode=mode,
+            excluded=pick.excluded,
+            ranks=ranks,
+            requires_coverage=pick.requires_coverage,
+        )
         if found is None:
             return None
         if is_first:

@@ -10,6 +10,7 @@ assignment. A crash in between can leave a claim without an assignment; the oper
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeAlias, assert_never
 
 import trio
@@ -54,6 +55,7 @@ Raises RefusedError if it may not be made.
 """
 
 NO_OPERATOR: Final = Refusal(Code.UNAVAILABLE, "dispatch:noOperator", "No operator available", retry_after_s=5)
+NO_COVERING_OPERATOR: Final = replace(NO_OPERATOR, message="No operator that covers the place is available")
 
 
 async def find_operator(
@@ -70,7 +72,7 @@ async def find_operator(
     dispatcher = registry.ref(DISPATCHER, DISPATCHER_ID)
     excluded = frozenset(session.unstarted_by)
     for _ in range(TRIES_MAX):
-        pick = PickOperator(terms.lat, terms.lng, excluded)
+        pick = PickOperator(terms.lat, terms.lng, excluded, terms.requires_coverage)
         operator = await dispatcher.ask(pick, timeout_s=deps.limits.ask_timeout_s)
         if operator is None:
             break
@@ -82,7 +84,7 @@ async def find_operator(
             if not isinstance(assigned, Refusal):
                 return assigned
         excluded |= {operator.workspace_id}
-    raise RefusedError(NO_OPERATOR)
+    raise RefusedError(NO_COVERING_OPERATOR if terms.requires_coverage else NO_OPERATOR)
 
 
 async def accept_session(

@@ -336,7 +336,14 @@ class OperatorIndex:
         return [self._cells[place] for place in places if place in self._cells]
 
     def choose(
-        self, lat: float, lng: float, *, mode: str, excluded: frozenset[str], ranks: Ranks = IN_ORDER
+        self,
+        lat: float,
+        lng: float,
+        *,
+        mode: str,
+        excluded: frozenset[str],
+        ranks: Ranks = IN_ORDER,
+        requires_coverage: bool = False,
     ) -> Workspace | None:
         """Choose the operator for a point.
 
@@ -344,10 +351,13 @@ class OperatorIndex:
             mode: "prefer" takes the first of the tiers (A) covers the point, has no claims and is seen; (B) covers it;
                 (C) any. "strict" takes tier A only; "literal" takes the longest idle of all.
             ranks: The order of the ranks within tiers A and B.
+            requires_coverage: Tiers A and B only, unless the mode is "strict".
         """
         match mode:
             case "strict":
                 return _first_not(excluded, self.ready(lat, lng, ranks))
+            case _ if requires_coverage:
+                return _first_not(excluded, self.covering(lat, lng, ranks))
             case "literal":
                 return _first_not(excluded, self.longest_idle())
             case _:

@@ -14,6 +14,7 @@ from sightline.actors.messages import (
     CancelSession,
     CreateSession,
     CreateWorkspace,
+    DeclineSession,
     DispatchSession,
     EndByPlatform,
     EndSession,
@@ -142,6 +143,8 @@ class Broker:
                 metadata_json=new.metadata_json,
                 consumer_lease_s=new.consumer_lease_s,
                 consent=_dated(consent, created_at_ms + new.wait_timeout_s * SECOND_MS),
+                minimum_s=self._deps.limits.minimum_s,
+                requires_coverage=new.requires_coverage,
                 created_at_ms=created_at_ms,
             )
             await self._require_consent(terms)
@@ -220,6 +223,16 @@ class Broker:
                 raise
 
         return await self._once(caller.idempotency, start, self._turn_of_session(session_id))
+
+    async def decline(self, session_id: str, caller: Caller) -> Answer[SessionStatus]:
+        """Refuse an assignment; the request is open again for other operators."""
+
+        async def decline() -> Answer[SessionStatus]:
+            answer = await self._ask_session(session_id, DeclineSession(caller))
+            await self._await_release(caller.workspace_id)
+            return answer
+
+        return await self._once(caller.idempotency, decline, self._turn_of_session(session_id))
 
     async def end(self, session_id: str, caller: Caller, sides: frozenset[Party]) -> Answer[SessionStatus]:
         """End the session, for one of the parties that the credential belongs to."""

@@ -24,6 +24,7 @@ from sightline.actors.messages import (
     CheckClaim,
     ClaimState,
     CreateSession,
+    DeclineSession,
     DispatchSession,
     DropAssignment,
     EndByPlatform,
@@ -65,6 +66,7 @@ from sightline.domain.session.messages import (
     Cancel,
     CancelAssignment,
     ConsumerActive,
+    Decline,
     End,
     FixReported,
     FundsReported,
@@ -178,6 +180,7 @@ class SessionActor:
                     | DispatchSession()
                     | AcceptSession()
                     | StartSession()
+                    | DeclineSession()
                     | EndSession()
                     | EndByPlatform()
                     | CancelSession()
@@ -237,6 +240,9 @@ class SessionActor:
                 self._acknowledge(caller.workspace_id)
                 assigned = await self._begin_funding(await self._in_phase(Assigned))
                 self._begin(envelope, message, lambda: occupy_and_open(self._context.registry, self._deps, assigned))
+            case DeclineSession(caller=caller):
+                self._require(session, Party.OPERATOR, caller)
+                envelope.reply(message, await self._take(Decline(), caller))
             case EndSession(caller=caller, sides=sides):
                 mine = parties_of(session, caller.workspace_id)
                 if not mine:

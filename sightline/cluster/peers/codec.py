@@ -63,6 +63,7 @@ CLASSES: Final[dict[int, type]] = {
     27: session_messages.SettlementMined,
     28: messages.ReportsMissed,
     29: messages.OperatorAcknowledged,
+    30: messages.DeclineSession,
     # To workspaces.
     40: messages.CreateWorkspace,
     41: messages.PatchWorkspace,

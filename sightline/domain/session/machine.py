@@ -18,6 +18,7 @@ from sightline.domain.conduct import PROVED_SECONDS
 from sightline.domain.geofence import DeviceKind, Fence
 from sightline.domain.metering import (
     Evidence,
+    Reading,
     Window,
     charge,
     next_check_ms,
@@ -36,6 +37,7 @@ from sightline.domain.session.messages import (
     ChargeHold,
     CloseVideo,
     ConsumerActive,
+    Decline,
     Effect,
     End,
     Event,
@@ -81,13 +83,17 @@ EXPIRED = Refusal(
 NOT_AGAIN = Refusal(
     Code.INVALID_STATE,
     "session:notStarted",
-    "The operator was assigned to this session before and did not start it",
+    "The operator was assigned to this session before, and declined it or did not start it",
     state=SessionState.REQUESTED,
 )
 NOT_ACKNOWLEDGED = "NOT_ACKNOWLEDGED"
 """Reason of a REOPENED event: the dispatched operator did not acknowledge in time."""
+DECLINED = "DECLINED"
+"""Reason of a REOPENED event: the operator declined the assignment."""
+DECLINE_WITHIN_MS = 20 * SECOND_MS
+"""An operator that declines within this time after its assignment is no no-show."""
 UNSTARTED_MAX = 100
-"""Operators that may fail to start one request before it expires; bounds what is stored of it."""
+"""Operators that may decline or fail to start one request before it expires; bounds what is stored of it."""
 
 END_REASONS = {
     Party.CONSUMER: EndReason.CONSUMER_ENDED,
@@ -109,7 +115,7 @@ def wrong_state(session: Session) -> Refusal:
 def create(terms: Terms) -> Step:
     """A new session in REQUESTED. Its first event holds the terms that a receipt is verified by."""
     session = Session(terms=terms, phase=Requested())
-    facts = (
+    facts: tuple[tuple[str, str | int | None], ...] = (
         ("consumerWorkspaceId", terms.consumer_workspace_id),
         ("payerAddress", terms.payer_address),
         ("ratePerSecondMicroUsdc", str(terms.rate)),
@@ -120,6 +126,8 @@ def create(terms: Terms) -> Step:
         ("requestedLng", f"{terms.lng:.6f}"),
         ("radiusMeters", terms.radius_m),
     )
+    if terms.minimum_s:
+        facts += (("minimumSeconds", terms.minimum_s),)
     return Step(session=session, events=(Event(EventKind.CREATED, terms.created_at_ms, facts),))
 
 
@@ -271,7 +279,7 @@ def _in_requested(
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.PLATFORM):
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
-        case BeginFunding() | GoLive() | End() | CancelAssignment() | Withdraw():
+        case BeginFunding() | GoLive() | End() | CancelAssignment() | Withdraw() | Decline():
             return wrong_state(session)
         case (
             FixReported()
@@ -303,6 +311,9 @@ def _in_assigned(
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
         case Withdraw():
             return _reopen(session, phase, now_ms, NOT_ACKNOWLEDGED)
+        case Decline():
+            is_late = now_ms - phase.assigned_at_ms > DECLINE_WITHIN_MS
+            return _reopen(session, phase, now_ms, DECLINED, is_no_show=is_late)
         case Assign() | Cancel() | End():
             return wrong_state(session)
         case (
@@ -334,7 +345,7 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             return Step(session=session.in_phase(replace(phase, consumer_seen_ms=now_ms)))
         case FundsReported(available=available):
             return _check_funds(session, phase, available, now_ms, limits)
-        case Assign() | BeginFunding() | GoLive() | Cancel() | CancelAssignment() | Withdraw():
+        case Assign() | BeginFunding() | GoLive() | Cancel() | CancelAssignment() | Withdraw() | Decline():
             return wrong_state(session)
         case SettlementMined():
             return Step(session=session)
@@ -349,7 +360,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
                 return Step(session=session)
             event = Event(EventKind.SETTLED, now_ms, (("txHash", tx_hash),))
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
-        case Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
+        case Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline():
             return wrong_state(session)
         case FixReported() | MediaProved() | MediaBroke() | ConsumerActive() | FundsReported() | Tick():
             return Step(session=session)
@@ -359,7 +370,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
 
 def _in_closed(session: Session, message: Message) -> Step | Refusal:
     match message:
-        case Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw():
+        case Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline():
             return wrong_state(session)
         case (
             FixReported()
@@ -404,7 +415,7 @@ def _begin_funding(session: Session, phase: Assigned, now_ms: int, limits: Sessi
     return Step(session=session.in_phase(funding))
 
 
-def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str) -> Step:
+def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str, *, is_no_show: bool = True) -> Step:
     """Open the request again for the wait time that is left, or expire it if less than a second is.
 
     It expires too when a hold was asked for, because the hold names the operator.
@@ -413,7 +424,8 @@ def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str) -> Step:
     if left_ms is None:
         left_ms = session.terms.wait_deadline_ms - phase.assigned_at_ms
     if left_ms < SECOND_MS or len(phase.unstarted_by) >= UNSTARTED_MAX:
-        return _close(session, SessionState.EXPIRED, EndReason.START_TIMEOUT, at_ms, EventKind.EXPIRED)
+        expired = EndReason.START_TIMEOUT if is_no_show else EndReason.WAIT_TIMEOUT
+        return _close(session, SessionState.EXPIRED, expired, at_ms, EventKind.EXPIRED)
     workspace_id = phase.operator.workspace_id
     reopened = Requested(
         reopened_at_ms=at_ms, deadline_ms=at_ms + left_ms, unstarted_by=(*phase.unstarted_by, workspace_id)
@@ -422,8 +434,8 @@ def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str) -> Step:
         session=replace(session, phase=reopened),
         events=(Event(EventKind.REOPENED, at_ms, (("reason", reason), ("operatorWorkspaceId", workspace_id))),),
         effects=(
-            ReleaseOperator(workspace_id, start_timed_out=True, is_withdrawn=True),
-            RecordNoShow(phase.operator.wallet_address, at_ms),
+            ReleaseOperator(workspace_id, start_timed_out=is_no_show, is_withdrawn=True),
+            *((RecordNoShow(phase.operator.wallet_address, at_ms),) if is_no_show else ()),
         ),
     )
 
@@ -500,7 +512,14 @@ def _end(
     decided_at_ms: int | None = None,
 ) -> Step:
     terms = session.terms
-    reading = read_final(phase.evidence, at_ms, terms.max_duration_s, limits.meter, decided_at_ms=decided_at_ms)
+    reading = read_final(
+        phase.evidence,
+        at_ms,
+        terms.max_duration_s,
+        limits.meter,
+        minimum_s=terms.minimum_s,
+        decided_at_ms=decided_at_ms,
+    )
     charged = charge(reading.clean_seconds, terms.rate, terms.hold)
     ended = Ended(
         operator=phase.operator,
@@ -546,9 +565,13 @@ def _check_funds(session: Session, phase: Live, available: MicroUsdc, now_ms: in
 
 def funds_needed(session: Session, phase: Live, now_ms: int, limits: SessionLimits) -> MicroUsdc:
     """Return what the payer of a LIVE session must be able to pay: what is charged so far and the reserve."""
-    terms = session.terms
-    reading = read_live(phase.evidence, max(now_ms, phase.evidence.newest_ms), terms.max_duration_s, limits.meter)
+    terms, reading = session.terms, live_reading(session.terms, phase, now_ms, limits)
     return MicroUsdc(min(terms.hold, (reading.clean_seconds + limits.funds_reserve_s) * terms.rate))
+
+
+def live_reading(terms: Terms, phase: Live, now_ms: int, limits: SessionLimits) -> Reading:
+    """Read the meter of a LIVE session by its terms."""
+    return read_live(phase.evidence, now_ms, terms.max_duration_s, limits.meter, minimum_s=terms.minimum_s)
 
 
 def settlement_of(terms: Terms, operator: Operator, clean_seconds: int, charged: MicroUsdc) -> SettlementPayload:

@@ -74,6 +74,12 @@ class Withdraw:
     """The dispatched operator has not acknowledged the assignment in time: open the request again."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """The operator refuses the assignment: open the request again, for others."""
+
+
 # Facts.
 
 
@@ -145,6 +151,7 @@ Message: TypeAlias = (
     | Cancel
     | CancelAssignment
     | Withdraw
+    | Decline
     | FixReported
     | MediaProved
     | MediaBroke

@@ -88,6 +88,10 @@ class Terms:
     """Seconds without a call of the consumer side after which a LIVE session ends; None: no lease."""
     consent: PayerConsent | None = None
     """The payer's consent to a hold by the escrow contract, which then opens it before the session starts."""
+    minimum_s: int = 0
+    """Least seconds that are charged if any time was clean; 0 in rows of older versions."""
+    requires_coverage: bool = False
+    """Whether dispatch takes only operators that cover the place."""
 
     @property
     def wait_deadline_ms(self) -> int:
@@ -121,14 +125,14 @@ class VideoInput:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """Waiting for an operator, for the first time or again after an operator did not start."""
+    """Waiting for an operator, for the first time or again after one declined or did not start."""
 
     reopened_at_ms: int | None = None
     """When the last assignment ended; None: there was none."""
     deadline_ms: int | None = None
     """When the request expires, after an assignment; None: `Terms.wait_deadline_ms`."""
     unstarted_by: tuple[str, ...] = ()
-    """Operators that were assigned and did not start in time. They are not assigned again."""
+    """Operators that were assigned and declined, or did not start in time. They are not assigned again."""
 
 
 @final
@@ -289,7 +293,7 @@ class Session:
 
     @property
     def unstarted_by(self) -> tuple[str, ...]:
-        """The operators that were assigned, did not start, and are not assigned again."""
+        """The operators that were assigned, declined or did not start, and are not assigned again."""
         return self.phase.unstarted_by if isinstance(self.phase, Requested | Assigned) else ()
 
     @property

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final, final
 
 from sightline.domain.geofence import Fix
-from sightline.domain.metering import PauseReason, Reading, Window, read_live
-from sightline.domain.session.machine import deadline_ms
+from sightline.domain.metering import PauseReason, Reading, Window, charge
+from sightline.domain.session.machine import deadline_ms, live_reading
 from sightline.domain.session.messages import Party
 from sightline.domain.session.model import (
     Assigned,
@@ -56,6 +56,11 @@ class SessionStatus:
     hold_tx_hash: str | None = None
     """The transaction by which the escrow contract took the hold."""
 
+    @property
+    def accrued(self) -> MicroUsdc:
+        """The charge if the session ended with the present clean seconds. It never falls."""
+        return charge(self.clean_seconds, self.terms.rate, self.terms.hold)
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,7 @@ class MeterStatus:
 
     session_id: str
     rate: MicroUsdc
+    hold: MicroUsdc
     head_hash: str
     ended_head_hash: str | None = None
     started_at_ms: int | None = None
@@ -72,6 +78,11 @@ class MeterStatus:
     clean_seconds: int = 0
     charged: MicroUsdc = NOTHING
     windows: tuple[Window, ...] = ()
+
+    @property
+    def accrued(self) -> MicroUsdc:
+        """See `SessionStatus.accrued`."""
+        return charge(self.clean_seconds, self.rate, self.hold)
 
 
 @final
@@ -110,7 +121,7 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
                 terms, SessionState.ASSIGNED, phase.start_deadline_ms, operator_id, metadata, phase.assigned_at_ms
             )
         case Live():
-            reading = read_live(phase.evidence, now_ms, terms.max_duration_s, limits.meter)
+            reading = live_reading(terms, phase, now_ms, limits)
             return SessionStatus(
                 terms,
                 SessionState.LIVE,
@@ -165,6 +176,7 @@ def meter_status(session: Session, now_ms: int, limits: SessionLimits) -> MeterS
         MeterStatus,
         session_id=session.id,
         rate=session.terms.rate,
+        hold=session.terms.hold,
         head_hash=session.head_hash,
         ended_head_hash=session.ended_head_hash,
     )
@@ -172,7 +184,7 @@ def meter_status(session: Session, now_ms: int, limits: SessionLimits) -> MeterS
         case Requested() | Assigned():
             return status()
         case Live():
-            reading = read_live(phase.evidence, now_ms, session.terms.max_duration_s, limits.meter)
+            reading = live_reading(session.terms, phase, now_ms, limits)
             return status(
                 started_at_ms=phase.started_at_ms,
                 state=meter_state(reading),

@@ -96,6 +96,7 @@ class SessionResources:
             metadata_json=None if body.metadata is None else orjson.dumps(body.metadata).decode(),
             consumer_lease_s=body.consumer_lease_seconds,
             max_hold=None if body.max_hold_micro_usdc is None else MicroUsdc(int(body.max_hold_micro_usdc)),
+            requires_coverage=body.require_coverage,
             spending=spending_of(call.principal),
             consent=None if body.payment is None else body.payment.consent(),
         )
@@ -153,9 +154,9 @@ class SessionResources:
         "dispatchSession",
         TAG,
         "Consumer: assign the longest-idle operator",
-        description="One atomic decision: an ONLINE operator becomes BUSY and has the session. 503 "
-        "UNAVAILABLE when there is none. 429 RATE_LIMITED when too many dispatched sessions of the workspace are "
-        "not started, or were abandoned lately.",
+        description="One atomic decision: an ONLINE operator becomes BUSY and has the session. 503 UNAVAILABLE when "
+        "there is none, or none that covers the place if the session has requireCoverage. 429 RATE_LIMITED when too "
+        "many dispatched sessions of the workspace are not started, or were abandoned lately.",
         operation=Operation.DISPATCH_SESSION,
         rate=RateClass.CREATE,
         output=AssignedSession,
@@ -165,7 +166,7 @@ class SessionResources:
     )
     async def dispatch(self, call: Call) -> Reply:
         """Assign an operator."""
-        return self._assigned(call, await self._services.broker.dispatch(call.params["id"], call.caller()))
+        return await self._assigned(call, await self._services.broker.dispatch(call.params["id"], call.caller()))
 
     @Route(
         "POST",
@@ -183,7 +184,7 @@ class SessionResources:
         """Assign the caller's own workspace."""
         body: AcceptSessionBody = call.body
         accepted = await self._services.broker.accept(call.params["id"], call.caller(), body.operator_workspace_id)
-        return self._assigned(call, accepted)
+        return await self._assigned(call, accepted)
 
     @Route(
         "POST",
@@ -205,6 +206,22 @@ class SessionResources:
         """Go live."""
         present = partial(started_session_json, play_url=play_url_of(self._services.video, call))
         return reply(await self._services.broker.start(call.params["id"], call.caller()), present)
+
+    @Route(
+        "POST",
+        f"{_PATH}/{{id}}/decline",
+        "declineSession",
+        TAG,
+        "Operator: refuse an assignment",
+        description="The session is REQUESTED again for the rest of its waiting time, and is not assigned to this "
+        "operator again. Later than 20 s after the assignment it counts as a no-show of the operator's wallet.",
+        operation=Operation.CANCEL_ASSIGNMENTS,
+        output=Session,
+        errors=_STATE,
+    )
+    async def decline(self, call: Call) -> Reply:
+        """Refuse."""
+        return reply(await self._services.broker.decline(call.params["id"], call.caller()), self._present(call))
 
     @Route(
         "POST",
@@ -291,7 +308,9 @@ class SessionResources:
         """Present a session to the caller, with a play URL of its own."""
         return partial(session_json, play_url=play_url_of(self._services.video, call))
 
-    def _assigned(self, call: Call, answer: Answer[SessionStatus]) -> Reply:
+    async def _assigned(self, call: Call, answer: Answer[SessionStatus]) -> Reply:
         """Present an assignment as `AssignedSession`; a replay may show a later session, without a token."""
         data = self._present(call)(answer.value)
-        return Reply(data | {"consistencyToken": answer.token}, answer.at_ms)
+        where = await self._services.broker.reads.operator_place(answer.value)
+        found = {"distanceMeters": where.distance_m, "coversPlace": where.covers_place}
+        return Reply(data | found | {"consistencyToken": answer.token}, answer.at_ms)

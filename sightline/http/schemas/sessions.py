@@ -34,6 +34,8 @@ PlayUrl: TypeAlias = Callable[[str], str]
 METADATA_BYTES_MAX: Final = 2_048
 _FPS: Final = decimal_parameter(0.1, 30, 5, "Frames per second")
 
+ACCRUED: Final = "Cost so far: cleanSeconds x rate, at most the hold. It never falls, and at the end it is the charge"
+
 State: TypeAlias = Literal["REQUESTED", "ASSIGNED", "LIVE", "ENDED", "CANCELLED", "EXPIRED"]
 EndReason: TypeAlias = Literal[
     "CONSUMER_ENDED",
@@ -92,6 +94,10 @@ class CreateSessionBody(Input):
         default=None,
         description="End the LIVE session (CONSUMER_LOST) when the consumer has not read it, its frames or its events, "
         "and nobody has watched it by WHEP, for this many seconds",
+    )
+    require_coverage: bool = Field(
+        default=False,
+        description="Dispatch only operators whose coverage contains the place; 503 UNAVAILABLE while there is none",
     )
     max_hold_micro_usdc: Money | None = Field(
         default=None, description="The largest hold that the caller agrees to. A larger one is refused with 409"
@@ -172,12 +178,14 @@ class Session(Output):
     max_duration_seconds: int
     wait_timeout_seconds: int
     consumer_lease_seconds: int | None
+    require_coverage: bool = Field(description="Whether dispatch takes only operators that cover the place")
     rate_per_second_micro_usdc: Money
     hold_micro_usdc: Money
     started_at: Instant | None
     ended_at: Instant | None
     clean_seconds: int
-    charged_micro_usdc: Money
+    charged_micro_usdc: Money = Field(description="Computed at the end; 0 before")
+    accrued_micro_usdc: Money = Field(description=ACCRUED)
     settlement_tx_hash: str | None
     video_backend_ref: str | None
     created_at: Instant
@@ -193,6 +201,7 @@ class Session(Output):
     expires_at: Instant | None = Field(description="The current deadline")
     radius_meters: int
     platform_fee_bps: int
+    minimum_seconds: int = Field(description="Least clean seconds, once position and video were proved together")
     quote_id: Uuid | None
     instructions: str | None
     metadata: dict[str, Any] | None = Field(description="For the consumer only")
@@ -206,6 +215,11 @@ class Session(Output):
 class AssignedSession(Session):
     """The answer of dispatch and accept."""
 
+    distance_meters: int | None = Field(
+        description="From the operator's newest position, else from the centre of its coverage, to the place; null "
+        "while neither is known"
+    )
+    covers_place: bool | None = Field(description="Whether the operator's coverage contains the place")
     consistency_token: str = Field(description="Opaque; may be sent back as x-svc-consistency-token")
 
 
@@ -257,7 +271,8 @@ class Meter(Output):
     clean_seconds: int
     windows: list[MeterWindow]
     rate_per_second_micro_usdc: Money
-    charged_micro_usdc: Money
+    charged_micro_usdc: Money = Field(description="Computed at the end; 0 before")
+    accrued_micro_usdc: Money = Field(description=ACCRUED)
     head_hash: str = Field(description="SHA-256 chain over the session's recorded events")
     ended_head_hash: str | None = Field(description="The head hash at the end; a settlement changes headHash later")
 
@@ -276,12 +291,14 @@ def session_json(
         "maxDurationSeconds": terms.max_duration_s,
         "waitTimeoutSeconds": terms.wait_timeout_s,
         "consumerLeaseSeconds": terms.consumer_lease_s,
+        "requireCoverage": terms.requires_coverage,
         "ratePerSecondMicroUsdc": str(terms.rate),
         "holdMicroUsdc": str(terms.hold),
         "startedAt": iso_or_none(status.started_at_ms),
         "endedAt": iso_or_none(status.ended_at_ms),
         "cleanSeconds": status.clean_seconds,
         "chargedMicroUsdc": str(status.charged),
+        "accruedMicroUsdc": str(status.accrued),
         "settlementTxHash": status.settlement_tx_hash,
         "videoBackendRef": status.video_ref,
         "createdAt": iso(terms.created_at_ms),
@@ -297,6 +314,7 @@ def session_json(
         "expiresAt": iso_or_none(status.expires_at_ms),
         "radiusMeters": terms.radius_m,
         "platformFeeBps": terms.platform_fee_bps,
+        "minimumSeconds": terms.minimum_s,
         "quoteId": terms.quote_id,
         "instructions": terms.instructions,
         "metadata": None if metadata is None else orjson.loads(metadata),
@@ -337,6 +355,7 @@ def meter_json(status: MeterStatus) -> dict[str, object]:
         "cleanSeconds": status.clean_seconds,
         "ratePerSecondMicroUsdc": str(status.rate),
         "chargedMicroUsdc": str(status.charged),
+        "accruedMicroUsdc": str(status.accrued),
         "headHash": status.head_hash,
         "endedHeadHash": status.ended_head_hash,
         "windows": [

@@ -204,3 +204,33 @@ def test_one_dispatch_in_five_tries_newcomers_and_fewer_while_they_fail():
     for _ in range(4):
         turns.proved(is_new=True)
     assert sum(pick(turns)) == 400 // EVERY
+
+
+async def test_a_declined_session_goes_to_the_next_operator_and_costs_the_first_nothing(world):
+    first, second = await operators(world, "0xa", "0xb")
+    consumer, session, chosen = await dispatched(world)
+    assert chosen == first
+    await trio.sleep(5)
+    declined = (await world.broker.decline(session, world.caller(first))).value
+    assert (declined.state, declined.operator_workspace_id) == ("REQUESTED", None)
+    assert await world.availability(first) == "ONLINE"
+    refusal = await refusal_of(world.broker.start(session, world.caller(first)))
+    assert refusal.code is Code.NOT_AUTHORIZED
+    for operator in (first, second):
+        await world.heartbeat(operator, 2)
+    assert (await world.broker.dispatch(session, world.caller(consumer))).value.operator_workspace_id == second
+    assert (await dispatched(world))[2] == first  # in tier A as before
+
+
+async def test_an_operator_that_declines_late_is_passed_over_as_for_a_no_show(world):
+    late, other = await operators(world, "0xa", "0xb")
+    _, session, chosen = await dispatched(world)
+    assert chosen == late
+    await world.heartbeat(late, 2)  # acknowledges
+    await trio.sleep(21)
+    await world.broker.decline(session, world.caller(late))
+    for operator in (late, other):
+        await world.heartbeat(operator, 3)
+    waiting = await world.request(await world.consumer())
+    refusal = await refusal_of(world.broker.accept(waiting, world.caller(late), late))
+    assert refusal.detail == "operator:noShow"

@@ -23,7 +23,7 @@ from sightline.domain.session.model import (
 from sightline.domain.session.status import MeterStatus, SessionStatus
 
 EXPECTED = {
-    Terms: {"consumer_lease_s": None, "consent": None},
+    Terms: {"consumer_lease_s": None, "consent": None, "minimum_s": 0, "requires_coverage": False},
     Requested: {"reopened_at_ms": None, "deadline_ms": None, "unstarted_by": ()},
     Assigned: {"is_dispatched": False, "wait_left_ms": None, "unstarted_by": (), "funding_at_ms": None},
     LocationState: {

@@ -63,6 +63,12 @@ def test_the_first_event_holds_the_terms():
     )
 
 
+def test_the_first_event_holds_the_shortest_charge_of_a_session_that_has_one():
+    (event,) = machine.create(terms(minimum_s=3)).events
+    assert event.facts[-1] == ("minimumSeconds", 3)
+    assert event.facts[:-1] == machine.create(terms()).events[0].facts
+
+
 def test_each_later_event_holds_what_it_decided():
     requested = a_requested_session()
     assigned = taken(machine.step(requested, Assign(an_operator()), T0 + 1_000, LIMITS))

@@ -13,6 +13,7 @@ from sightline.domain.session.messages import (
     ChargeHold,
     CloseVideo,
     ConsumerActive,
+    Decline,
     End,
     EventKind,
     FixReported,
@@ -161,6 +162,30 @@ def test_a_dispatch_that_is_not_acknowledged_opens_the_request_again_as_a_no_sho
     assert step.effects[1] == RecordNoShow(WALLET, T0 + 50_000)
     for state in (a_requested_session(), a_cancelled_session(), Film().session):
         assert refused(state, Withdraw(), T0 + 1) == wrong_state(state)
+
+
+@pytest.mark.parametrize(("after_ms", "is_no_show"), [(0, False), (20_000, False), (20_001, True)])
+def test_an_operator_declines_and_the_request_is_open_again_without_a_no_show_within_20_s(after_ms, is_no_show):
+    session, at_ms = an_assigned_session(T0 + 40_000, wait_timeout_s=60), T0 + 40_000 + after_ms
+    step = taken(machine.step(session, Decline(), at_ms, LIMITS))
+    assert (step.session.state, step.session.operator) == (SessionState.REQUESTED, None)
+    assert machine.deadline_ms(step.session) == at_ms + 20_000
+    assert step.events[0].facts == (("reason", "DECLINED"), ("operatorWorkspaceId", OPERATOR))
+    assert step.effects[0] == ReleaseOperator(OPERATOR, start_timed_out=is_no_show, is_withdrawn=True)
+    assert step.effects[1:] == ((RecordNoShow(WALLET, at_ms),) if is_no_show else ())
+    assert refused(step.session, Assign(an_operator()), at_ms + 1) == machine.NOT_AGAIN
+
+
+def test_a_decline_without_wait_time_left_expires_the_request_as_unanswered():
+    session = an_assigned_session(T0 + 59_500, wait_timeout_s=60)
+    step = taken(machine.step(session, Decline(), T0 + 62_000, LIMITS))
+    assert (step.session.state, step.session.phase.reason) == (SessionState.EXPIRED, EndReason.WAIT_TIMEOUT)
+    assert step.effects == (ReleaseHold(), ReleaseOperator(OPERATOR, start_timed_out=False))
+
+
+def test_only_an_assignment_can_be_declined():
+    for state in (a_requested_session(), a_cancelled_session(), Film().session, an_ended_session()):
+        assert refused(state, Decline(), T0 + 5_000) == wrong_state(state)
 
 
 def test_a_session_of_thirty_clean_seconds_is_a_proof_of_its_operators_wallet():

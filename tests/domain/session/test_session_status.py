@@ -99,7 +99,10 @@ def test_the_operator_sees_the_same_without_the_metadata(name):
 
 
 def test_the_meter_in_every_state():
-    head = {name: {"head_hash": "", "rate": MicroUsdc(1_000), "session_id": TERMS.id} for name in STORIES}
+    head = {
+        name: {"head_hash": "", "rate": MicroUsdc(1_000), "hold": MicroUsdc(600_000), "session_id": TERMS.id}
+        for name in STORIES
+    }
     media_lost = Window(T0 + 5_500, None, PauseReason.MEDIA_LOST)
     live = {"started_at_ms": T0 + 1_000, "state": MeterState.RUNNING, "clean_seconds": 4}
     over = {
@@ -120,6 +123,23 @@ def test_the_meter_in_every_state():
     found = {name: meter_status(session, T0 + 5_500, LIMITS) for name, session in STORIES.items()}
     assert found == {name: MeterStatus(**(head[name] | fields)) for name, fields in expected.items()}
     assert (found["requested"].clean_seconds, found["requested"].charged, found["requested"].windows) == (0, 0, ())
+
+
+def test_the_cost_so_far_grows_with_the_clean_seconds_and_ends_as_the_charge():
+    film, shown = Film(a_live_session(max_duration_s=60, minimum_s=1)), [0]
+    for at_ms in range(T0 + 500, T0 + 30_000, 500):
+        if not T0 + 8_000 < at_ms < T0 + 19_000:
+            film.both(at_ms, at_ms)
+        seen = (status(film.session, at_ms), meter_status(film.session, at_ms, LIMITS))
+        assert [each.charged for each in seen] == [0, 0]
+        assert seen[0].accrued == seen[1].accrued == 1_000 * seen[0].clean_seconds
+        assert shown[-1] <= seen[0].accrued <= seen[0].terms.hold
+        shown.append(seen[0].accrued)
+    assert shown[1] == 1_000  # the shortest charge, from the first proof on
+    ended = after(film.session, End(Party.CONSUMER), T0 + 30_000)
+    over = status(ended, T0 + 30_000)
+    assert over.accrued == over.charged == meter_status(ended, T0 + 30_000, LIMITS).accrued
+    assert over.accrued >= shown[-1] > 10_000
 
 
 def test_the_sides_of_a_session_are_known_by_the_value_of_the_id():

@@ -25,7 +25,7 @@ from sightline.domain.session.messages import (
     SettlementMined,
     Step,
 )
-from sightline.domain.session.model import Session, VideoInput
+from sightline.domain.session.model import Ended, Session, VideoInput
 from sightline.domain.session.record import chain
 from sightline.domain.session.status import meter_status, session_status
 from sightline.domain.settlement import SettlementPayload
@@ -50,8 +50,9 @@ Json = dict[str, Any]
 class Story:
     """A session and everything that was recorded of it."""
 
-    def __init__(self) -> None:
-        made = machine.create(terms(payer_address=PAYER, max_duration_s=60, hold=60 * 1_000))
+    def __init__(self, minimum_s: int = 0) -> None:
+        agreed = terms(payer_address=PAYER, max_duration_s=60, hold=60 * 1_000, minimum_s=minimum_s)
+        made = machine.create(agreed)
         self.session, self.events = made.session, list[RecordedEvent]()
         self.payload: SettlementPayload | None = None
         self.on_chain: SettlementPayload | None = None
@@ -113,10 +114,10 @@ class Story:
         )
 
 
-def live() -> Story:
+def live(minimum_s: int = 0) -> Story:
     """A session in LIVE since T0 + 5 s."""
     video = VideoInput(ref="input-1", whip_url="http://v/whip/x", whep_url="http://v/whep/x")
-    story = Story().tell(Assign(an_operator(wallet_address=PAYEE)), 2_000)
+    story = Story(minimum_s).tell(Assign(an_operator(wallet_address=PAYEE)), 2_000)
     return story.tell(GoLive(video), 5_000)
 
 
@@ -131,6 +132,31 @@ def settled() -> Story:
 def pending() -> Story:
     """An end without any proof: charged nothing, and not settled yet."""
     return live().tell(End(Party.OPERATOR), 9_000)
+
+
+def short(minimum_s: int) -> Story:
+    """A view of 1.2 s, of which 0.5 s were filmed before the publisher disconnected."""
+    story = live(minimum_s).proved(5_400, 5_400).tell(MediaBroke(T0 + 5_500), 5_500)
+    return story.tell(End(Party.CONSUMER), 6_200)
+
+
+def unproved() -> Json:
+    """A receipt whose service charged the minimum although nothing was proved. Its hashes agree with its events."""
+    story = live(1).tell(End(Party.OPERATOR), 9_000)
+    ended = story.events.pop().event
+    facts = tuple(
+        {"cleanSeconds": ("cleanSeconds", 1), "chargedMicroUsdc": ("chargedMicroUsdc", "1000")}.get(name, (name, value))
+        for name, value in ended.facts
+    )
+    assert story.payload is not None
+    assert isinstance(story.session.phase, Ended)
+    phase = replace(story.session.phase, clean_seconds=1, charged=MicroUsdc(1_000))
+    before = replace(story.session, phase=phase, head_hash=story.events[-1].hash, events=len(story.events))
+    payload = replace(story.payload, chargeable_seconds=1, to_amount=MicroUsdc(850), fee_amount=MicroUsdc(150))
+    story.session, recorded = chain(before, (replace(ended, facts=facts),))
+    story.events += [RecordedEvent(*each) for each in recorded]
+    story.payload = payload
+    return story.receipt()
 
 
 def cancelled() -> Story:

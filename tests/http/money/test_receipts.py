@@ -27,6 +27,21 @@ async def ended(world: World) -> tuple[Party, Party, str]:
     return consumer, operator, f"/api/v1/sessions/{session['id']}"
 
 
+async def test_the_cost_so_far_is_shown_while_live_and_is_the_charge_at_the_end(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.live(consumer, operator)
+    path, rate = f"/api/v1/sessions/{session['id']}", int(session["ratePerSecondMicroUsdc"])
+    for _ in range(3):
+        world.clock.advance(2)
+        data_of(await operator.beat())
+        world.video.tell(session["id"], MediaKind.FRAMES)
+    for shown in (data_of(await consumer.key.get(path)), data_of(await consumer.key.get(f"{path}/meter"))):
+        assert (shown["cleanSeconds"], shown["chargedMicroUsdc"]) == (6, "0")
+        assert shown["accruedMicroUsdc"] == str(6 * rate)
+    over = data_of(await consumer.key.post(f"{path}/end"))
+    assert over["accruedMicroUsdc"] == over["chargedMicroUsdc"] == str(6 * rate)
+
+
 async def test_both_parties_can_verify_the_receipt(world: World) -> None:
     consumer, operator, path = await ended(world)
     for party in (consumer, operator):

@@ -32,6 +32,8 @@ from tests.http.money.builder import (
     pending,
     reopened,
     settled,
+    short,
+    unproved,
     value_at,
 )
 
@@ -59,6 +61,10 @@ def vectors() -> Json:
         ("ended without proof, not settled yet", pending().receipt(), TRUSTED, None),
         ("cancelled before it was LIVE", cancelled().receipt(), TRUSTED, None),
         ("opened again since its operator did not start, then cancelled", reopened().receipt(), TRUSTED, None),
+        ("half a second of proof, charged the minimum of one second", short(1).receipt(), TRUSTED, None),
+        ("half a second of proof, charged the duration rounded up", short(10).receipt(), TRUSTED, None),
+        ("half a second of proof, created before there was a minimum", short(0).receipt(), TRUSTED, None),
+        ("a minimum of one second, charged without a proof", unproved(), TRUSTED, None),
         ("settled by contracts of a stranger, as the receipt says", elsewhere, TRUSTED, on_chain(elsewhere)),
         ("settled by contracts of a stranger, with the trusted addresses", TRUE, TRUSTED, on_chain(elsewhere)),
         ("paid in the token of a stranger", TRUE, TRUSTED, on_chain(TRUE, token=elsewhere["contracts"]["usdcAddress"])),
@@ -120,6 +126,17 @@ def test_true_receipts_pass() -> None:
     assert len(TRUE["meter"]["windows"]) >= 2
 
 
+def test_the_shortest_charge_is_recomputed_from_the_terms_in_the_first_event() -> None:
+    receipts = [short(minimum_s).receipt() for minimum_s in (0, 1, 10)]
+    assert [receipt["session"]["cleanSeconds"] for receipt in receipts] == [0, 1, 2]
+    assert all(verified(receipt, None).is_valid for receipt in receipts)
+    assert {failure.line for failure in verified(unproved(), None).failures} == {
+        "events[3]",
+        "session.cleanSeconds",
+        "meter.cleanSeconds",
+    }
+
+
 def test_a_payment_that_was_not_looked_up_is_never_said_to_be_verified() -> None:
     settled_check = ReceiptCheck.SETTLED
     assert verified(TRUE, CHAIN, None) == Verification((), {settled_check: SkipReason.DEPLOYMENT_MISSING})
@@ -158,6 +175,7 @@ def test_a_mismatched_settlement_is_one_failure_that_says_what_the_chain_paid() 
 def test_every_forged_vector_names_the_forged_line() -> None:
     committed = orjson.loads(VECTORS.read_bytes())
     assert [vector["name"] for vector in committed["receipts"] if vector["failures"]] == [
+        "a minimum of one second, charged without a proof",
         "settled by contracts of a stranger, as the receipt says",
         "settled by contracts of a stranger, with the trusted addresses",
         "paid in the token of a stranger",

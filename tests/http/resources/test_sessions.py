@@ -86,6 +86,7 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         "maxDurationSeconds": 600,
         "waitTimeoutSeconds": 300,
         "consumerLeaseSeconds": None,
+        "requireCoverage": False,
         "ratePerSecondMicroUsdc": session["ratePerSecondMicroUsdc"],
         "holdMicroUsdc": str(600 * int(session["ratePerSecondMicroUsdc"])),
         "startedAt": None,
@@ -107,6 +108,8 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         "expiresAt": session["expiresAt"],
         "radiusMeters": 500,
         "platformFeeBps": 1500,
+        "minimumSeconds": 1,
+        "accruedMicroUsdc": "0",
         "quoteId": None,
         "instructions": None,
         "metadata": None,
@@ -334,6 +337,50 @@ async def test_deadlines_are_seen_by_the_first_read_after_them(world: World) -> 
     assert error_of(late)[:2] == (403, "NOT_AUTHORIZED")
     again = await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id})
     assert error_of(again) == (409, "INVALID_STATE", "session:notStarted")
+
+
+async def test_the_answers_of_dispatch_and_accept_say_how_far_away_the_operator_is(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    place = {"lat": 52.53, "lng": 13.404954}  # 1.1 km north of BERLIN
+
+    async def dispatched() -> tuple[object, object]:
+        path = f"{SESSIONS}/{(await world.request(consumer, **place))['id']}"
+        answer = data_of(await consumer.key.post(f"{path}/dispatch"))
+        data_of(await consumer.key.post(f"{path}/end"))
+        return answer["distanceMeters"], answer["coversPlace"]
+
+    await operator.go_online()
+    assert await dispatched() == (None, True)  # neither a position nor a coverage
+    await operator.go_online(coverageLat=52.53, coverageLng=13.5, coverageRadiusMeters=2000)
+    assert await dispatched() == (6429, False)
+    await operator.go_online(coverageLat=52.52, coverageLng=13.404954, coverageRadiusMeters=5000)
+    data_of(await operator.beat())
+    assert await dispatched() == (1112, True)
+    path = f"{SESSIONS}/{(await world.request(consumer, **place, requireCoverage=True))['id']}"
+    accepted = data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    assert (accepted["distanceMeters"], accepted["coversPlace"], accepted["requireCoverage"]) == (1112, True, True)
+
+
+async def test_an_operator_declines_an_assignment_and_is_not_offered_it_again(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    path = f"{SESSIONS}/{(await world.request(consumer))['id']}"
+    assert error_of(await operator.key.post(f"{path}/decline"))[:2] == (403, "NOT_AUTHORIZED")
+    data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    assert error_of(await consumer.key.post(f"{path}/decline"))[:2] == (403, "NOT_AUTHORIZED")
+    key = {"Idempotency-Key": "no-time"}
+    declined = data_of(await operator.key.post(f"{path}/decline", headers=key))
+    assert (declined["state"], declined["operatorWorkspaceId"], declined["assignedAt"]) == ("REQUESTED", None, None)
+    assert data_of(await operator.key.post(f"{path}/decline", headers=key)) == declined
+    events = data_of(await consumer.key.get(f"{path}/meter/events"))["items"]
+    assert events[-1]["kind"] == "REOPENED"
+    assert events[-1]["facts"][0] == {"name": "reason", "value": "DECLINED"}
+    again = await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id})
+    assert error_of(again) == (409, "INVALID_STATE", "session:notStarted")
+    other = await world.party("SUPPLIER")
+    data_of(await other.key.post(f"{path}/accept", {"operatorWorkspaceId": other.id}))
+    live = data_of(await other.key.post(f"{path}/start"))["session"]
+    assert error_of(await other.key.post(f"{path}/decline")) == (409, "INVALID_STATE", "session:state")
+    assert live["state"] == "LIVE"
 
 
 async def test_pages_go_back_in_time_without_gaps_or_repeats(world: World) -> None:

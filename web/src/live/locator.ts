@@ -1,6 +1,8 @@
 // Proof of position: a heartbeat about every 2 s, and the missed ones afterwards.
 import { signal } from "@preact/signals";
 import { ApiError, need, type Client } from "../api";
+import type { Word } from "../strings";
+import { positionProblem } from "./problems";
 
 export interface Fix {
   lat: number;
@@ -15,7 +17,7 @@ const SILENCE_MS = 1500;
 
 export class Locator {
   readonly fix = signal<Fix | null>(null);
-  readonly error = signal<string | null>(null);
+  readonly error = signal<Word | null>(null);
   readonly sentAt = signal<number | null>(null);
   readonly missed = signal(0);
   private readonly queue: { lat: number; lng: number; accuracyMeters: number; sequence: number }[] = [];
@@ -52,7 +54,7 @@ export class Locator {
     void this.beat();
   };
   private readonly fail = (error: GeolocationPositionError): void => {
-    this.error.value = error.message;
+    this.error.value = positionProblem(error);
   };
 
   private async beat(): Promise<void> {

@@ -4,16 +4,19 @@ import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
 import { requestSession } from "../chain/payment";
 import { clock, metres, parsePoint, point, usdc } from "../format";
+import { positionProblem } from "../live/problems";
 import { cities, labelOf, search, type City } from "../map/cities";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
 import { Banner, Button, Card, Countdown, Facts, Field, Icon, Page } from "../parts";
 import { go, link } from "../router";
-import { explain, funds, keep, now, remembered, report } from "../store";
+import { explain, funds, keep, notify, now, remembered, report } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
 const SUGGESTIONS = 6;
+/** Without an open page of the console the server ends the view after this time. Pages that show the view renew it. */
+const LEASE_S = 60;
 const RADII = [100, 250, 500, 1000, 5000] as const;
 
 export default function Buy() {
@@ -25,17 +28,24 @@ export default function Buy() {
   const quote = useSignal<Model["Quote"] | null>(null);
   const failure = useSignal<string | null>(null);
   const asked = useRef("");
+  const newest = useRef("");
+  newest.current = `${where.value} ${duration.value}`;
   const { coverage, onView } = useCoverage();
   const chosen = parsePoint(where.value);
   const isExpired = quote.value !== null && Date.parse(quote.value.expiresAt) <= now.value;
 
   const ask = async (): Promise<void> => {
     if (chosen === null) return;
+    const wanted = newest.current;
+    const isOld = (): boolean => newest.current !== wanted;
     try {
       const query = { lat: chosen.lat, lng: chosen.lng, durationSeconds: duration.value };
-      quote.value = await need(api.GET("/api/v1/pricing/quote", { params: { query } }));
+      const answer = await need(api.GET("/api/v1/pricing/quote", { params: { query } }));
+      if (isOld()) return;
+      quote.value = answer;
       failure.value = null;
     } catch (error) {
+      if (isOld()) return;
       quote.value = null;
       failure.value = error instanceof Error ? explain(error) : String(error);
       if (error instanceof ApiError && error.status === 401) report(error);
@@ -43,7 +53,12 @@ export default function Buy() {
   };
   // A new place, duration or an expired quote asks for a new price, half a second after the last change.
   useEffect(() => {
-    const wanted = `${where.value} ${duration.value}`;
+    const wanted = newest.current;
+    // The price of the former place is no offer for this one.
+    if (asked.current !== wanted) {
+      quote.value = null;
+      asked.current = "";
+    }
     if (chosen === null) {
       quote.value = null;
       return;
@@ -74,7 +89,7 @@ export default function Buy() {
     new Promise((done) =>
       navigator.geolocation.getCurrentPosition(
         ({ coords }) => (done(), (where.value = point(coords.latitude, coords.longitude))),
-        (error) => (done(), report(new Error(error.message))),
+        (error) => (done(), notify(positionProblem(error), "", true)),
         { enableHighAccuracy: true, timeout: 10_000 },
       ),
     );
@@ -90,6 +105,8 @@ export default function Buy() {
       radiusMeters: radius.value,
       quoteId: price.quoteId,
       maxHoldMicroUsdc: String(hold),
+      requireCoverage: true,
+      consumerLeaseSeconds: LEASE_S,
       ...(instructions.value.trim() !== "" && { instructions: instructions.value.trim() }),
     };
     const session = await requestSession(body);
@@ -185,7 +202,7 @@ export default function Buy() {
           <Button id="request" kind="main" disabled={price === null || isExpired} run={request}>
             {price === null ? t("request") : t("requestFor", { amount: usdc(hold) })}
           </Button>
-          <p class="hint">{t("onlyProved")}</p>
+          <p class="hint">{t("onlyProved")} {t("leaseHint")}</p>
         </Card>
       </div>
     </Page>

@@ -6,6 +6,7 @@ import { ApiError, makeClient, need, once, reachable, type Client, type Model } 
 import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
 import { chime } from "../live/chime";
 import { Locator } from "../live/locator";
+import { cameraProblem } from "../live/problems";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Unread, useReading } from "../parts";
 import { place } from "../router";
 import { forget, keep, now, online, remembered, report, type Session } from "../store";
@@ -17,6 +18,8 @@ const OWN_REASONS: Record<string, Word> = { LOCATION_STALE: "ownLocation", GEOFE
 const ACCURACY_MAX_M = 100;
 const PROVED_EVERY_MS = 2000;
 const COVERAGE_M = 2000;
+/** So many unanswered heartbeats, 2 s each, mean that the server is not reached. */
+const MISSED_MAX = 3;
 
 /** The key of the link: kept in this browser, and taken out of the address at once. */
 function takeKey(): string | null {
@@ -53,7 +56,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const id = identity.workspaceId;
   const preview = useRef<HTMLVideoElement>(null);
   const media = useSignal<MediaStream | null>(null);
-  const mediaError = useSignal<string | null>(null);
+  const mediaError = useSignal<Word | null>(null);
   const facing = useSignal<"environment" | "user">("environment");
   const hasSound = useSignal(false);
   const locator = useSignal<Locator | null>(null);
@@ -108,7 +111,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       await publisher.value?.replace("video", made.getVideoTracks()[0] ?? null);
       await publisher.value?.replace("audio", made.getAudioTracks()[0] ?? null);
     } catch (error) {
-      mediaError.value = error instanceof Error ? error.message : String(error);
+      mediaError.value = cameraProblem(error);
     }
   }
 
@@ -126,11 +129,16 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
     publisher.value = null;
   }, [liveUrl.value]);
   useEffect(() => followSession(client, liveUrl.value === null ? null : (job.value?.id ?? null), apiKey, job, meter), [liveUrl.value]);
-  useEffect(() => stayAwake(liveUrl.value !== null), [liveUrl.value]);
 
   const fix = locator.value?.fix.value ?? null;
+  // Neither video nor heartbeats get through: nobody receives what is filmed.
+  const isConnected = online.value && sending.value === "sending" && (locator.value?.missed.value ?? 0) < MISSED_MAX;
+  const problem = locator.value?.error.value ?? null;
   const isInaccurate = fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
   const state = workspace.value?.availabilityState ?? "OFFLINE";
+  // A phone that sleeps hears of no job and sends no position.
+  const isAtWork = state !== "OFFLINE" || liveUrl.value !== null;
+  useEffect(() => stayAwake(isAtWork), [isAtWork]);
   const goOnline = async (): Promise<void> => {
     if (fix === null) return;
     const has = workspace.value?.coverageLat ?? null;
@@ -151,7 +159,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <p class="dim">{t("cameraLead")}</p>
           {workspace.value !== null && <p class="dim payee" id="payee">{t("filmedFor")} <code>{workspace.value.walletAddress}</code></p>}
         </div>
-        <Badge state={job.value?.state === "LIVE" ? "LIVE" : state} />
+        {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : <Badge state={job.value?.state === "LIVE" ? "LIVE" : state} />}
       </header>
       <div class="stage dark">
         <video ref={preview} muted playsInline autoPlay aria-label={t("preview")} />
@@ -164,12 +172,12 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         {mediaError.value !== null && (
           <div class="cover" role="alert">
             <Icon name="warn" />
-            <p>{t("cameraRefused")} <small>({mediaError.value})</small></p>
+            <p>{t(mediaError.value)}</p>
             <Button run={openCamera}>{t("checkAgain")}</Button>
           </div>
         )}
         {liveUrl.value !== null && (
-          <span class="tag recording" role="status" id="sending" data-sending={sending.value}><i class="dot" />{t(sending.value === "sending" ? "filming" : sending.value === "refused" ? "filmRefused" : "filmConnecting")}</span>
+          <span class="tag recording" role="status" id="sending" data-sending={sending.value}><i class="dot" />{t(isConnected ? "filming" : sending.value === "refused" ? "filmRefused" : "filmConnecting")}</span>
         )}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
@@ -181,7 +189,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       <Job client={client} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />
       <Card title={t("position")}>
         <p role="status" id="position">
-          {locator.value?.error.value ?? (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
+          {problem !== null ? t(problem) : (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
         </p>
         {isInaccurate && <Banner kind="warn" icon="warn">{t("positionInaccurate")}</Banner>}
         {(locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
@@ -223,6 +231,8 @@ function Job({ client, job, meter, fix, isOffline }: JobProps) {
         ]} />
         {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         <Button id="start" kind="main" run={async () => (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session)}>{t("startFilming")}</Button>
+        <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null))}>{t("decline")}</Button>
+        <p class="hint">{t("declineHint")}</p>
       </Card>
     );
   if (shown.state === "LIVE")
@@ -236,7 +246,7 @@ function Job({ client, job, meter, fix, isOffline }: JobProps) {
           </Banner>
         )}
         {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
-        <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc(withoutFee(BigInt(shown.cleanSeconds) * BigInt(shown.ratePerSecondMicroUsdc), shown.platformFeeBps))]]} />
+        <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))]]} />
         <Button id="stop" kind="danger" run={async () => (job.value = await need(client.POST("/api/v1/sessions/{id}/end", { params })))}>{t("stopFilming")}</Button>
       </Card>
     );

@@ -1,5 +1,5 @@
 // Watch one session: the picture, what is proved, what it costs, and why it pauses.
-import { useComputed, useSignal } from "@preact/signals";
+import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Player, Stills, follow, frame, type PlayerStatus, type Still } from "sightline-js";
 import { ApiError, api, here, need, once, reachable, type Model } from "../api";
@@ -7,7 +7,7 @@ import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page, Unread, useReading } from "../parts";
 import { link, place } from "../router";
-import { now, tell, told, workspace, type Session } from "../store";
+import { notify, now, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 
 type Meter = Model["Meter"];
@@ -57,6 +57,8 @@ export default function Watch() {
   const operator = useSignal<Position | null>(null);
   const isMissing = useSignal(false);
   const isOpen = useSignal(true);
+  const snapshots = useSignal<readonly Still[]>([]);
+  useEffect(() => () => snapshots.value.forEach((each) => URL.revokeObjectURL(each.url)), [id]);
 
   const reading = useReading(async () => {
     try {
@@ -108,11 +110,12 @@ export default function Watch() {
       <div class="columns wide-left">
         <div class="stack">
           {shown.state === "LIVE" && shown.whepUrl !== null ? (
-            <Screen key={shown.id} session={shown} url={shown.whepUrl} />
+            <Screen key={shown.id} session={shown} url={shown.whepUrl} isServerAway={!isOpen.value} snapshots={snapshots} />
           ) : (
             <Waiting session={shown} isConsumer={isConsumer} />
           )}
           {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
+          {snapshots.value.map((each) => <Snapshot key={each.url} session={shown} still={each} />)}
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} />
@@ -141,7 +144,7 @@ function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolea
           {session.expiresAt !== null && <p>{t("closesIn")} <Countdown until={session.expiresAt} /></p>}
           {isConsumer && (
             <div class="row centre">
-              <Button run={() => need(api.POST("/api/v1/sessions/{id}/dispatch", { params }))}>{t("dispatchNow")}</Button>
+              <Button id="dispatch" run={() => send(session)}>{t("dispatchNow")}</Button>
               <Button id="cancel" kind="quiet" run={() => need(api.DELETE("/api/v1/sessions/{id}", { params }))}>{t("cancelRequest")}</Button>
             </div>
           )}
@@ -169,15 +172,30 @@ function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolea
   );
 }
 
+/** Dispatch an operator if one that was seen lately covers the place, and say how far away it is. */
+async function send(session: Session): Promise<void> {
+  const query = { lat: session.requestedLat, lng: session.requestedLng, durationSeconds: session.maxDurationSeconds };
+  const { availableOperators } = await need(api.GET("/api/v1/pricing/quote", { params: { query } }));
+  if (availableOperators === 0) return notify("nobodyHere");
+  const path = { id: session.id };
+  const { distanceMeters } = await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } }));
+  if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters));
+}
+
 const CONNECTING: PlayerStatus = { picture: "connecting", delayMs: null };
 
-function Screen({ session, url }: { session: Session; url: string }) {
+interface ScreenProps {
+  session: Session;
+  url: string;
+  isServerAway: boolean;
+  snapshots: Signal<readonly Still[]>;
+}
+function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
   const video = useRef<HTMLVideoElement>(null);
   const playing = useSignal<PlayerStatus>(CONNECTING);
   const still = useSignal<Still | null>(null);
   const wantsStills = useSignal(false);
   const isMuted = useSignal(true);
-  const snapshot = useSignal<Still | null>(null);
   useEffect(() => {
     if (wantsStills.value) {
       const made = new Stills(here, session.id, (next) => (still.value = next));
@@ -195,11 +213,9 @@ function Screen({ session, url }: { session: Session; url: string }) {
   };
   const take = async (): Promise<void> => {
     const made = await frame(here, session.id, { width: 1920, quality: 90 });
-    if (made === null) return;
-    if (snapshot.value !== null) URL.revokeObjectURL(snapshot.value.url);
-    snapshot.value = made;
+    if (made !== null) snapshots.value = [made, ...snapshots.value];
   };
-  const word = words[picture.value];
+  const word = isServerAway && picture.value !== "playing" ? "serverAway" : words[picture.value];
   return (
     <>
       <div class="stage dark" data-picture={wantsStills.value ? "stills" : picture.value}>
@@ -212,9 +228,9 @@ function Screen({ session, url }: { session: Session; url: string }) {
         {wantsStills.value && still.value?.state === "lost" && <div class="cover" role="status"><span class="spinner big" aria-hidden="true" /><p>{t("pictureLost")}</p></div>}
         {!wantsStills.value && word !== undefined && (
           <div class="cover" role="status">
-            {picture.value === "failed" ? <Icon name="warn" /> : <span class="spinner big" aria-hidden="true" />}
+            {picture.value === "failed" && !isServerAway ? <Icon name="warn" /> : <span class="spinner big" aria-hidden="true" />}
             <p>{t(word)}</p>
-            {picture.value === "failed" && <Button run={() => (wantsStills.value = true)}>{t("showStills")}</Button>}
+            {picture.value === "failed" && !isServerAway && <Button run={() => (wantsStills.value = true)}>{t("showStills")}</Button>}
           </div>
         )}
         {!wantsStills.value && picture.value === "playing" && (
@@ -231,15 +247,17 @@ function Screen({ session, url }: { session: Session; url: string }) {
         )}
         <Button id="show-stills" kind="quiet" run={() => (wantsStills.value = !wantsStills.value)}>{t(wantsStills.value ? "showVideo" : "showStills")}</Button>
       </div>
-      {snapshot.value !== null && (
-        <Card title={t("snapshot")} aside={<a class="button" href={snapshot.value.url} download={`sightline-${session.id.slice(0, 8)}-${snapshot.value.sequence}.jpg`}><Icon name="download" />{t("download")}</a>}>
-          <img class="snapshot" src={snapshot.value.url} alt={t("stillOf", { time: timeOf(snapshot.value.capturedAt) })} />
-          <Facts rows={[[t("capturedAt"), timeOf(snapshot.value.capturedAt)], [t("capturedWhere"), snapshot.value.location.split(";")[0]?.replace(",", ", ") ?? ""], [t("frameNumber"), snapshot.value.sequence]]} />
-        </Card>
-      )}
     </>
   );
 }
+
+/** A picture that the user took. It stays on the page when the session is over. */
+const Snapshot = ({ session, still }: { session: Session; still: Still }) => (
+  <Card title={t("snapshot")} aside={<a class="button" href={still.url} download={`sightline-${session.id.slice(0, 8)}-${still.sequence}.jpg`}><Icon name="download" />{t("download")}</a>}>
+    <img class="snapshot" src={still.url} alt={t("stillOf", { time: timeOf(still.capturedAt) })} />
+    <Facts rows={[[t("capturedAt"), timeOf(still.capturedAt)], [t("capturedWhere"), still.location.split(";")[0]?.replace(",", ", ") ?? ""], [t("frameNumber"), still.sequence]]} />
+  </Card>
+);
 
 function Pause({ meter }: { meter: Meter }) {
   const ends = pauseEndsAt(meter);
@@ -261,7 +279,7 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
   const isRunning = isLive && session.meterState === "RUNNING" && session.startedAt !== null;
   const running = isRunning ? Math.floor((now.value - Date.parse(session.startedAt ?? "")) / 1000) - Math.floor(pausedMs(meter) / 1000) : proved;
   const estimate = Math.min(Math.max(running, proved), session.maxDurationSeconds);
-  const charged = session.state === "ENDED" ? BigInt(session.chargedMicroUsdc) : BigInt(proved) * rate;
+  const charged = BigInt(meter?.accruedMicroUsdc ?? session.accruedMicroUsdc);
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
   return (
     <Card title={t(isConsumer ? "cost" : "earned")}>

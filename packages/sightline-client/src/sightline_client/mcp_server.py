@@ -201,7 +201,7 @@ class Tools:
             "frameState": frame.state,
             "meterState": frame.meter_state,
             "cleanSeconds": meter.clean_seconds,
-            "costSoFarUsdc": str(meter.charged_micro_usdc.usdc),
+            "costSoFarUsdc": str(meter.accrued_micro_usdc.usdc),
         }
         return [Image(data=frame.jpeg, format="jpeg"), facts]
 
@@ -365,6 +365,7 @@ def _shown(session: Session) -> Json:
         "lng": session.requested_lng,
         "maxSeconds": session.max_duration_seconds,
         "cleanSeconds": session.clean_seconds,
+        "costSoFarUsdc": str(session.accrued_micro_usdc.usdc),
         "chargedUsdc": str(session.charged_micro_usdc.usdc),
         "holdUsdc": str(session.hold_micro_usdc.usdc),
         "expiresAt": None if session.expires_at is None else session.expires_at.isoformat(),

@@ -1,6 +1,7 @@
 """An operator's device: heartbeats, assignments and publishing. Async only: it does these at the same time."""
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from sightline_client.models import Availability, HeartbeatVerdict, Session, Wor
 from sightline_client.retry import NO_RETRY
 from sightline_client.wire import given
 
+EARTH_RADIUS_M: Final = 6_371_008.8
 HEARTBEAT_EVERY_S: Final = 2.0
 ANSWER_WITHIN_S: Final = 5.0
 POST_FOR_S: Final = 20.0
@@ -38,12 +40,20 @@ class Position:
     altitude_m: float | None = None
     source: str = "GPS"
 
+    def distance_m(self, lat: float, lng: float) -> float:
+        """Return the great-circle distance to a point in metres."""
+        here, there = math.radians(self.lat), math.radians(lat)
+        half_lat, half_lng = (there - here) / 2, math.radians(lng - self.lng) / 2
+        chord = math.sin(half_lat) ** 2 + math.cos(here) * math.cos(there) * math.sin(half_lng) ** 2
+        return 2 * EARTH_RADIUS_M * math.asin(math.sqrt(min(1.0, chord)))
+
 
 class Report(Protocol):
     """Receives what happens on the device, for a log."""
 
     def __call__(self, event: str, /, **fields: object) -> None:
-        """Take an event: heartbeat_refused, heartbeats_by_post, session_started, session_over, call_failed."""
+        """Take an event: heartbeat_refused, heartbeats_by_post, session_started, session_declined,
+        session_over, call_failed."""
 
 
 def log_event(event: str, /, **fields: object) -> None:
@@ -60,6 +70,7 @@ class Operator:
         publish: Publishes video to `session.whip_url`. It is cancelled when the session is over, and called again
             while the session is LIVE if it returns.
         accept: Chooses among the open sessions that this workspace can see; default: only dispatched ones.
+        decline: Chooses which assigned sessions to refuse, before they are started; default: none.
         on_availability: Called with the workspace at the start and when its availability changes.
         report: Receives events for a log.
     """
@@ -71,6 +82,7 @@ class Operator:
         position: Callable[[], Position],
         publish: Callable[[Session], Awaitable[None]],
         accept: Callable[[Session], bool] | None = None,
+        decline: Callable[[Session], bool] | None = None,
         on_availability: Callable[[Workspace], None] | None = None,
         report: Report = log_event,
     ) -> None:
@@ -78,6 +90,7 @@ class Operator:
         self._position = position
         self._publish = publish
         self._accept = accept
+        self._decline = decline
         self._on_availability = on_availability
         self._report = report
         self._sequence = 0
@@ -178,6 +191,10 @@ class Operator:
 
     async def _film(self, session: Session) -> None:
         if session.state == "ASSIGNED":
+            if self._decline is not None and self._decline(session):
+                await self._client.sessions.decline(session.id)
+                self._report("session_declined", session_id=session.id)
+                return
             session = (await self._client.sessions.start(session.id)).session
             self._report("session_started", session_id=session.id)
         async with anyio.create_task_group() as tasks:

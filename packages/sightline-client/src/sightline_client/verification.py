@@ -369,7 +369,9 @@ class _Checks:
             self.report.expect(ended.fact("startedAtMs"), started.at_ms)
             dirty_ms = _dirty_ms(windows, started.at_ms, ended.at_ms)
             clean_ms = ended.at_ms - started.at_ms - dirty_ms
-            clean = min(session["maxDurationSeconds"].integer(), clean_ms // 1_000)
+            minimum = self._of("CREATED").facts.get("minimumSeconds", _Node(0)).integer()  # earlier versions have none
+            least = min(minimum, -(-(ended.at_ms - started.at_ms) // 1_000)) if clean_ms > 0 else 0
+            clean = min(session["maxDurationSeconds"].integer(), max(clean_ms // 1_000, least))
             self.report.expect(ended.fact("cleanSeconds"), clean)
         self.report.expect(session["cleanSeconds"], clean)
         self.report.expect(meter["cleanSeconds"], clean)

@@ -141,6 +141,7 @@ class AsyncSightline:
         lease_s: int | None = 120,
         payer: TypedDataSigner | None = None,
         payment: Payment | None = None,
+        require_coverage: bool = True,
         idempotency_key: str | None = None,
     ) -> AsyncView:
         """Watch a place: `async with sl.view(lat, lng, seconds=300) as view`. Leaving the block ends the session.
@@ -158,6 +159,8 @@ class AsyncSightline:
                 viewer count. Raise it if you pause longer between two frames; None: the session needs no calls.
             payer: Wallet that signs the payment of this session, where the server holds it in escrow.
             payment: A payment that was signed before, such as `sign_mandate(...)`.
+            require_coverage: Take only operators whose coverage contains the place. False takes a distant operator if
+                there is no other; its frames have `in_geofence` False, and the meter pauses.
             idempotency_key: Key of the session's creation.
 
         Raises:
@@ -176,5 +179,6 @@ class AsyncSightline:
             lease_s=lease_s,
             payer=payer,
             payment=payment,
+            require_coverage=require_coverage,
             idempotency_key=idempotency_key,
         )

@@ -56,6 +56,7 @@ class AsyncView:
         lease_s: int | None,
         payer: TypedDataSigner | None,
         payment: Payment | None,
+        require_coverage: bool,
         idempotency_key: str | None,
     ) -> None:
         require_whole_micro_usdc("max_charge", max_charge)
@@ -68,6 +69,7 @@ class AsyncView:
         self._instructions = instructions
         self._operator_wait_s = operator_wait_s
         self._lease_s = lease_s
+        self._requires_coverage = require_coverage
         self._key = idempotency_key or transport.new_key()
         self._quote = quote
         self._payer = payer
@@ -122,6 +124,7 @@ class AsyncView:
             quote_id=self._quote.quote_id,
             instructions=self._instructions,
             consumer_lease_seconds=self._lease_s,
+            require_coverage=self._requires_coverage,
             max_hold_micro_usdc=self._max_charge,
             payment=await self._sign(self._quote),
             idempotency_key=self._key,

@@ -283,6 +283,7 @@ class Sessions:
         instructions: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         consumer_lease_seconds: int | None = None,
+        require_coverage: bool = True,
         max_hold_micro_usdc: int | None = None,
         payment: Payment | None = None,
         idempotency_key: str | None = None,
@@ -295,6 +296,8 @@ class Sessions:
             radius_meters: Radius of the geofence, 50 to 10000; default 500.
             instructions: Text for the operator.
             metadata: At most 2 KB of JSON that is returned to the consumer only.
+            require_coverage: Dispatch only operators whose coverage contains the place. False takes a distant operator
+                if there is no other; its video shows another place, and the meter pauses.
             consumer_lease_seconds: End the LIVE session when its consumer is silent for this long, 15 to 600.
             max_hold_micro_usdc: The largest hold that the caller agrees to.
             payment: What the payer has signed, where the server holds the amount in escrow: `sign_payment(...)` or
@@ -317,6 +320,7 @@ class Sessions:
             instructions=instructions,
             metadata=metadata,
             consumerLeaseSeconds=consumer_lease_seconds,
+            requireCoverage=require_coverage,
             maxHoldMicroUsdc=None if max_hold_micro_usdc is None else str(int(max_hold_micro_usdc)),
             payment=None if payment is None else dict(payment),
         )
@@ -413,6 +417,13 @@ class Sessions:
     def start(self, session_id: str) -> StartedSession:
         """Start an assigned session as its operator. The answer has the URL to publish to."""
         return self._transport.change(StartedSession, "POST", f"/sessions/{segment(session_id)}/start")
+
+    def decline(self, session_id: str) -> Session:
+        """Refuse an assigned session as its operator; it is open again for others.
+
+        Later than 20 s after the assignment it counts as a no-show of the operator's wallet.
+        """
+        return self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/decline")
 
     def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""

@@ -55,6 +55,10 @@ def device(
         Path | None,
         typer.Option(help="Directory for the meter's signed statements of sessions in escrow; see `sightline claim`."),
     ] = None,
+    decline_beyond: Annotated[
+        float | None,
+        typer.Option(min=0, help="Decline sessions of places farther away than this many metres; default: none."),
+    ] = None,
 ) -> None:
     """Act as an operator's device: send heartbeats, start assigned sessions, publish video without transcoding.
 
@@ -84,7 +88,13 @@ def device(
     place = None if gps is not None or lat is None or lng is None else Position(lat=lat, lng=lng)
     chosen = source if source is not None else str(clip_path())
     options = DeviceOptions(
-        api_url=url, api_key=known.api_key, source=chosen, place=place, gps=gps, statements=statements
+        api_url=url,
+        api_key=known.api_key,
+        source=chosen,
+        place=place,
+        gps=gps,
+        statements=statements,
+        decline_beyond_m=decline_beyond,
     )
     with one_line_errors():
         raise typer.Exit(anyio.run(run_device, options))

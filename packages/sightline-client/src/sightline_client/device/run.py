@@ -46,6 +46,8 @@ class DeviceOptions:
     """`gpsd://HOST[:PORT]` or a serial device."""
     statements: Path | None = None
     """Directory for the meter's signed statements of sessions in escrow; None: they are not kept."""
+    decline_beyond_m: float | None = None
+    """Decline sessions whose place is farther away than this many metres; None: start every session."""
 
 
 async def run_device(options: DeviceOptions) -> int:
@@ -74,10 +76,16 @@ async def run_device(options: DeviceOptions) -> int:
             assert options.place is not None, "the command requires a place or a receiver"
             return options.place
 
+        def is_too_far(session: Session) -> bool:
+            limit_m = options.decline_beyond_m
+            away_m = position().distance_m(session.requested_lat, session.requested_lng)
+            return limit_m is not None and away_m > limit_m
+
         operator = Operator(
             client,
             position=position,
             publish=publish,
+            decline=is_too_far,
             on_availability=_print_availability,
             report=log_line,
         )

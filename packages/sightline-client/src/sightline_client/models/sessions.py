@@ -15,6 +15,7 @@ from sightline_client.models.base import (
     SessionState,
     Time,
 )
+from sightline_client.money import MicroUsdc
 
 
 class Quote(Model):
@@ -44,12 +45,15 @@ class Session(Model):
     max_duration_seconds: int
     wait_timeout_seconds: int
     consumer_lease_seconds: int | None = None
+    require_coverage: bool = False
     rate_per_second_micro_usdc: Money
     hold_micro_usdc: Money
     started_at: Time | None = None
     ended_at: Time | None = None
     clean_seconds: int
     charged_micro_usdc: Money
+    accrued_micro_usdc: Money = MicroUsdc(0)
+    """Cost so far; the charge is known at the end only. 0 from servers that do not have it."""
     settlement_tx_hash: str | None = None
     video_backend_ref: str | None = None
     created_at: Time
@@ -65,6 +69,8 @@ class Session(Model):
     expires_at: Time | None = None
     radius_meters: int
     platform_fee_bps: int
+    minimum_seconds: int = 0
+    """Least clean seconds that are charged once position and video were proved together."""
     quote_id: str | None = None
     instructions: str | None = None
     metadata: dict[str, Any] | None = None
@@ -77,6 +83,9 @@ class Session(Model):
 class AssignedSession(Session):
     """A session that was just assigned to an operator."""
 
+    distance_meters: int | None = None
+    """From the operator's newest position, else from the centre of its coverage, to the place."""
+    covers_place: bool | None = None
     consistency_token: str
 
 
@@ -129,6 +138,7 @@ class Meter(Model):
     windows: list[MeterWindow]
     rate_per_second_micro_usdc: Money
     charged_micro_usdc: Money
+    accrued_micro_usdc: Money = MicroUsdc(0)
     head_hash: str
     ended_head_hash: str | None = None
 

@@ -1,0 +1,65 @@
+"""A device that declines sessions of places that are too far away."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from sightline_client import UnavailableError
+from tests.client.api import Api
+from tests.e2e.server import Server, a_tenant, fund, go_online, until
+
+HERE, FAR_AWAY = (48.0, 11.0), (48.2, 11.0)
+
+
+async def test_a_device_declines_what_is_too_far_away_and_films_what_is_near(
+    running_server: Server, tmp_path: Path
+) -> None:
+    url = running_server.url
+    operator, consumer = await a_tenant(url, "SUPPLIER", "choosy"), await a_tenant(url, "CONSUMER", "two-places")
+    await go_online(url, operator, HERE)
+    await fund(url, consumer)
+    log = tmp_path / "log"
+    device = choosy_device(url, operator.key, log)
+    try:
+        async with Api(url, key=consumer.key) as api:
+            far = await dispatched(api, FAR_AWAY)
+
+            async def events() -> list[dict[str, Any]]:
+                return list((await api.get(f"/sessions/{far}/meter/events"))["items"])
+
+            (*_, reopened) = await until(events, lambda seen: seen[-1]["kind"] == "REOPENED", "it is declined")
+            assert reopened["facts"][0] == {"name": "reason", "value": "DECLINED"}
+            near = await dispatched(api, HERE)
+
+            async def state() -> str:
+                return str((await api.get(f"/sessions/{near}"))["state"])
+
+            await until(state, lambda seen: seen == "LIVE", "the near session is filmed")
+    finally:
+        device.terminate()
+        device.wait(20)
+    assert "session_declined" in log.read_text()
+
+
+def choosy_device(url: str, key: str, log: Path) -> "subprocess.Popen[bytes]":
+    line = [sys.executable, "-m", "sightline_client", "device", "--api", url]
+    line += ["--lat", str(HERE[0]), "--lng", str(HERE[1]), "--decline-beyond", "5000"]
+    with log.open("wb") as log_file:
+        return subprocess.Popen(line, stderr=log_file, env=os.environ | {"SIGHTLINE_API_KEY": key})
+
+
+async def dispatched(api: Api, place: tuple[float, float]) -> str:
+    created = await api.post("/sessions", lat=place[0], lng=place[1], maxDurationSeconds=60)
+    session_id = str(created["id"])
+
+    async def dispatch() -> bool:
+        try:
+            await api.post(f"/sessions/{session_id}/dispatch")
+        except UnavailableError:  # the operator has not been released from the session that it declined
+            return False
+        return True
+
+    await until(dispatch, bool, "an operator is assigned")
+    return session_id

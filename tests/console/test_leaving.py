@@ -1,0 +1,66 @@
+"""A view that nobody looks at: it is seen on every screen, and ends after its page was closed."""
+
+from playwright.sync_api import Browser, expect
+
+from tests.console.people import (
+    DESK,
+    PATIENCE_MS,
+    PHONE,
+    ConsoleServer,
+    a_tab,
+    camera_link,
+    come_online,
+    request_view,
+    sign_up,
+)
+from tests.console.review import Review
+
+BERGEN = (60.391263, 5.322054)
+LEASE_MS = 60_000
+
+
+def test_a_running_view_is_shown_on_every_screen_and_ends_after_its_page_was_closed(
+    browser: Browser, server: ConsoleServer
+):
+    with a_tab(browser, server.url, place=BERGEN) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        with a_tab(browser, server.url, PHONE, place=BERGEN) as phone:
+            come_online(phone, link)
+            request_view(consumer, "North gate")
+            phone.click("#start")
+            consumer.picture("playing", within_ms=PATIENCE_MS)
+            expect(consumer.page.locator(".running")).to_have_count(0)
+            for screen in ("wallet", "sessions", "buy"):
+                consumer.go(screen)
+                consumer.shows(".running .badge.live")
+            expect(consumer.page.locator(".running strong")).not_to_contain_text("0.00 USDC", timeout=PATIENCE_MS)
+            review = Review()
+            review.look(consumer, "running-view", (DESK, PHONE))
+            consumer.click(".running a")
+            consumer.picture("playing", within_ms=PATIENCE_MS)
+            with consumer.page.expect_event("dialog", timeout=PATIENCE_MS) as asked:
+                consumer.page.close(run_before_unload=True)
+            assert asked.value.type == "beforeunload"
+            asked.value.accept()
+            phone.shows("#next-job", within_ms=LEASE_MS + PATIENCE_MS)
+            review.done(operator, phone)
+
+
+def test_a_view_is_ended_from_the_bar_of_another_screen(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=(60.169856, 24.938379)) as consumer:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        consumer.go("buy")
+        consumer.page.fill("#place", "60.169856, 24.938379")
+        consumer.click("#request:not([disabled])")
+        consumer.shows("#cancel")
+        dispatches: list[str] = []
+        consumer.page.on("request", lambda sent: dispatches.extend([sent.url] if "/dispatch" in sent.url else []))
+        consumer.click("#dispatch")
+        consumer.shows(".notice", "Nobody is there now")
+        assert dispatches == []
+        consumer.page.goto(consumer.url + "/")
+        consumer.shows(".running .badge.requested")
+        consumer.click(".running button")
+        expect(consumer.page.locator(".running")).to_have_count(0, timeout=PATIENCE_MS)

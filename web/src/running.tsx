@@ -1,0 +1,61 @@
+// What runs and costs money, on every screen but its own: place, time, cost, the way back and the end.
+import { useEffect } from "preact/hooks";
+import { api, need, once } from "./api";
+import { clock, point, usdc } from "./format";
+import { Badge, Button, Icon } from "./parts";
+import { link, place } from "./router";
+import { now, refreshFunds, tell, told, workspace, type Session } from "./store";
+import { t } from "./strings";
+
+const READ_EVERY_MS = 5000;
+const OPEN = ["REQUESTED", "ASSIGNED", "LIVE"] as const;
+const isOpen = (session: Session): boolean => (OPEN as readonly string[]).includes(session.state);
+const isOwn = (session: Session): boolean => session.consumerWorkspaceId === workspace.value?.id;
+
+/** The sessions of the workspace as consumer that are not over. */
+export const openViews = (): readonly Session[] => [...told.value.values()].filter((each) => isOwn(each) && isOpen(each));
+
+async function readOpen(): Promise<void> {
+  const query = { view: "consumer" as const, state: [...OPEN], limit: 20 };
+  (await need(api.GET("/api/v1/sessions", { params: { query } }))).items.forEach(tell);
+}
+
+// A browser asks before it closes a tab on which somebody has clicked.
+addEventListener("beforeunload", (event) => {
+  if (place.value.screen !== "camera" && openViews().some((each) => each.state === "LIVE")) event.preventDefault();
+});
+
+export function Running() {
+  const id = workspace.value?.id;
+  useEffect(() => {
+    if (id !== undefined) void readOpen().catch(() => undefined);
+  }, [id]);
+  const shown = openViews().filter((each) => place.value.screen !== "watch" || place.value.id !== each.id);
+  const live = shown.filter((each) => each.state === "LIVE").map((each) => each.id).join(" ");
+  useEffect(() => {
+    if (live === "") return;
+    const read = (each: string): Promise<void> => need(api.GET("/api/v1/sessions/{id}", { params: { path: { id: each } } })).then(tell);
+    const timer = setInterval(() => live.split(" ").forEach((each) => void read(each).catch(() => undefined)), READ_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [live]);
+  return (
+    <>
+      {shown.map((session) => (
+        <section key={session.id} class="running" aria-label={t("runningView")}>
+          <Badge state={session.state === "LIVE" && session.meterState === "PAUSED" ? "PAUSED" : session.state} />
+          <span class="number">{point(session.requestedLat, session.requestedLng)}</span>
+          {session.startedAt !== null && <span class="number">{clock((now.value - Date.parse(session.startedAt)) / 1000)}</span>}
+          <strong class="number">{usdc(session.accruedMicroUsdc)}</strong>
+          <a class="button" href={link("watch", session.id)}><Icon name="eye" />{t("returnToView")}</a>
+          <Button kind="danger" run={() => close(session)}>{t(session.state === "LIVE" ? "endSession" : "cancelRequest")}</Button>
+        </section>
+      ))}
+    </>
+  );
+}
+
+async function close(session: Session): Promise<void> {
+  const params = { path: { id: session.id }, header: once() };
+  tell(await need(session.state === "REQUESTED" ? api.DELETE("/api/v1/sessions/{id}", { params }) : api.POST("/api/v1/sessions/{id}/end", { params })));
+  await refreshFunds();
+}
