@@ -1,5 +1,6 @@
 """The server process: start, stop, restart, and the options that it refuses."""
 
+import json
 import os
 import subprocess
 import sys
@@ -106,6 +107,19 @@ async def test_commands_for_a_running_server_say_when_there_is_none(data_directo
     done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False)
     assert done.returncode == 1
     assert "No server was ever ready" in done.stderr.decode()
+
+
+async def test_a_database_is_accepted_by_a_relative_data_directory(server: Server) -> None:
+    """The socket of the embedded database is opened by a path, as in a start."""
+    await server.start()
+    assert await server.stop() == 0
+    mark = server.directory / "data" / "database_mark.json"
+    mark.write_text("{")
+    command = [sys.executable, "-m", "sightline.cli", "reconcile", "--accept-database", "--yes", "--data-dir", "data"]
+    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, cwd=server.directory)
+    assert done.returncode == 0, done.stderr
+    assert b"the present database is accepted" in done.stdout
+    assert json.loads(mark.read_text())["timeline"] == 1
 
 
 async def test_settings_that_cannot_work_are_refused_in_a_line(data_directory: Path) -> None:
