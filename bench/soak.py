@@ -18,13 +18,14 @@ import argparse
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
@@ -52,6 +53,8 @@ VIEW_S: Final = 10
 FUNDS: Final = 10**12
 COVERAGE_M: Final = 500
 """Small enough that one operator covers the place of a session: places of operators lie kilometres apart."""
+RELATION: Final = re.compile(r"/cluster/(base|global)/[^ ]+$")
+"""A file of a table or an index. The name of a deleted one ends with a blank and "(deleted)"."""
 GROWTH_MAX: Final = {"memory_mb": 24.0, "threads": 1, "descriptors": 8}
 """Allowed growth of the lowest value of a third of the run, for each kind of process."""
 
@@ -312,8 +315,8 @@ def _census(server: int) -> dict[str, dict[str, float]]:
     for process in _tree(server):
         try:
             kind, memory = kind_of(process), process.memory_full_info().pss / 2**20
-            threads, descriptors = process.num_threads(), process.num_fds()
-        except psutil.NoSuchProcess:
+            threads, descriptors = process.num_threads(), _descriptors(process.pid)
+        except (psutil.NoSuchProcess, FileNotFoundError):
             continue
         row = found[kind]
         row["processes"] += 1
@@ -321,6 +324,20 @@ def _census(server: int) -> dict[str, dict[str, float]]:
         row["threads"] += threads
         row["descriptors"] += descriptors
     return {kind: dict(row) for kind, row in found.items()}
+
+
+def _descriptors(pid: int) -> int:
+    """Count the descriptors of a process, without those of Postgres' relations.
+
+    A connection of Postgres keeps each file of a relation that it has used open, once, up to `max_files_per_process`:
+    their number grows until every connection has run every statement. One that is opened twice, or deleted, counts.
+    """
+    opened = Path(f"/proc/{pid}/fd")
+    targets = []
+    for descriptor in opened.iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            targets.append(os.readlink(descriptor))
+    return len(targets) - len({target for target in targets if RELATION.search(target)})
 
 
 def _files_mb(directory: Path) -> dict[str, float]:

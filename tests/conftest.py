@@ -177,7 +177,7 @@ def _fresh(postgres_dsn: str, template: str) -> Iterator[str]:
     name = f"test_{os.getpid()}_{next(_numbers)}"
     on_server(
         postgres_dsn,
-        lambda connection: connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"),
+        lambda connection: connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY wal_log"),
     )
     yield dsn_of(postgres_dsn, name)
     on_server(postgres_dsn, lambda connection: connection.execute(f"DROP DATABASE {name} WITH (FORCE)"))

@@ -5,6 +5,8 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
+from sightline.domain.addresses import parse_address
+
 HOST: Final = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
 )
@@ -51,6 +53,30 @@ def check_host(host: str) -> str:
         if not HOST.fullmatch(host) or host.replace(".", "").isdigit():
             raise ValueError("write a host name or an IP address, without scheme and port") from None
     return host
+
+
+def check_host_port(text: str) -> str:
+    """Return the text if it is HOST:PORT.
+
+    Raises:
+        ValueError: It has no port, or names no host.
+    """
+    parts = urlsplit(f"//{text}")
+    if parts.netloc != text or parts.username is not None or not parts.hostname or not parts.port:
+        raise ValueError("write HOST:PORT, without a scheme")
+    check_host(parts.hostname)
+    return text
+
+
+def check_contract_address(text: str) -> str:
+    """Return the text if it is the address of a contract.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if parse_address(text) is None:
+        raise ValueError("write 0x and 40 hexadecimal digits")
+    return text
 
 
 def check_ip_address(address: str) -> str:

@@ -12,7 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, f
 from sightline.actors.deps import ActorLimits
 from sightline.config.addresses import (
     check_base_url,
+    check_contract_address,
     check_host,
+    check_host_port,
     check_http_url,
     check_ip_address,
     check_port_range,
@@ -27,6 +29,7 @@ from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.server import TrustedProxies
 from sightline.storage.database.url import check_database_url
 from sightline.system.secrets import FILE_NAME as SECRETS_FILE
+from sightline.video.options import read_ice_servers
 
 DEFAULT_INTERNAL_PORT = 8081
 ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[1-9][0-9]{0,4})?", re.ASCII)
@@ -230,7 +233,7 @@ class Settings(BaseModel):
     chain_rpc_url: SecretStr | None = Field(
         None, description="JSON-RPC URL of an external chain; default: the embedded test chain."
     )
-    chain_id: int | None = Field(None, description="Chain id that the external chain must report.")
+    chain_id: int | None = Field(None, ge=1, description="Chain id that the external chain must report.")
     chain_name: str | None = Field(None, description="Name of the chain shown by GET /api/v1/config.")
     chain_public_rpc_url: str | None = Field(
         None, description="JSON-RPC URL shown to callers; default: this server's own /rpc, which forwards reads."
@@ -479,7 +482,15 @@ class Settings(BaseModel):
         """Refuse what callers cannot reach: cookies, sign-in and media URLs are made of it."""
         return None if value is None else check_base_url(value)
 
-    @field_validator("chain_public_rpc_url", "chain_explorer_url", "video_mediamtx_url", "video_mediamtx_api_url")
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _check_allowed_hosts(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what no Host header has without its port: such a value would never match."""
+        return tuple(value if value == "*" else check_host(value) for value in values)
+
+    @field_validator(
+        "chain_public_rpc_url", "chain_explorer_url", "traces_endpoint", "video_mediamtx_url", "video_mediamtx_api_url"
+    )
     @classmethod
     def _check_http_url(cls, value: str | None) -> str | None:
         """Refuse what is no URL of an HTTP server."""
@@ -491,6 +502,24 @@ class Settings(BaseModel):
         """As `_check_http_url`, for a URL that may hold a key."""
         if value is not None:
             check_http_url(value.get_secret_value())
+        return value
+
+    @field_validator("spicedb_endpoint")
+    @classmethod
+    def _check_host_port(cls, value: str | None) -> str | None:
+        return None if value is None else check_host_port(value)
+
+    @field_validator("chain_usdc_address", "chain_settlement_address")
+    @classmethod
+    def _check_contract(cls, value: str | None) -> str | None:
+        return None if value is None else check_contract_address(value)
+
+    @field_validator("video_ice_servers")
+    @classmethod
+    def _check_ice_servers(cls, value: SecretStr | None) -> SecretStr | None:
+        """Parse the servers once, so that an error names the setting."""
+        if value is not None:
+            read_ice_servers(value.get_secret_value())
         return value
 
     @field_validator("video_bind_addresses")
@@ -535,6 +564,9 @@ class Settings(BaseModel):
             parts = urlsplit(url)
             if parts.scheme not in ("nats", "tls") or not parts.hostname:
                 raise ValueError("each URL must begin with nats:// or tls:// and name a host")
+            check_host(parts.hostname)
+            if parts.port == 0:  # of an impossible port it raises a ValueError
+                raise ValueError("port 0 cannot be reached")
         return value
 
     @model_validator(mode="after")
@@ -559,6 +591,10 @@ class Settings(BaseModel):
             check_port_range(self.video_udp_port_min, self.video_udp_port_max)
         except ValueError as error:
             raise ValueError(f"SIGHTLINE_VIDEO_UDP_PORT_MIN and SIGHTLINE_VIDEO_UDP_PORT_MAX: {error}.") from None
+        if self.silence_grace_seconds > self.silence_seconds:
+            raise ValueError(
+                "SIGHTLINE_SILENCE_GRACE_SECONDS is above SIGHTLINE_SILENCE_SECONDS: a pause is never dated ahead."
+            )
         media_server = self.video_backend
         requirements = (
             (

@@ -26,7 +26,7 @@ def read_ice_servers(text: str) -> tuple[IceServer, ...]:
     servers: list[IceServer] = []
     for entry in text.split():
         url, *rest = entry.split("|")
-        if not url.startswith(ICE_SCHEMES) or len(rest) not in (0, 2) or set(entry) & set('<>"'):
+        if not url.startswith(ICE_SCHEMES) or url in ICE_SCHEMES or len(rest) not in (0, 2) or set(entry) & set('<>"'):
             raise ValueError(f"not an ICE server: {url}")
         username, credential = rest or ("", "")
         servers.append(IceServer(url=url, username=username, credential=credential))

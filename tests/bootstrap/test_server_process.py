@@ -1,5 +1,6 @@
 """The server process: start, stop, restart, and the options that it refuses."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import trio
 
 from tests.client.api import Api
+from tests.config.test_loading import WRONG_ADDRESSES
 from tests.conftest import open_data_directory
 from tests.e2e.server import Server, a_tenant, processes_under, until
 
@@ -107,6 +109,19 @@ async def test_commands_for_a_running_server_say_when_there_is_none(data_directo
     assert "No server was ever ready" in done.stderr.decode()
 
 
+async def test_a_database_is_accepted_by_a_relative_data_directory(server: Server) -> None:
+    """The socket of the embedded database is opened by a path, as in a start."""
+    await server.start()
+    assert await server.stop() == 0
+    mark = server.directory / "data" / "database_mark.json"
+    mark.write_text("{")
+    command = [sys.executable, "-m", "sightline.cli", "reconcile", "--accept-database", "--yes", "--data-dir", "data"]
+    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, cwd=server.directory)
+    assert done.returncode == 0, done.stderr
+    assert b"the present database is accepted" in done.stdout
+    assert json.loads(mark.read_text())["timeline"] == 1
+
+
 async def test_settings_that_cannot_work_are_refused_in_a_line(data_directory: Path) -> None:
     line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--internal-port", "0"]
     env = os.environ | {"SIGHTLINE_CHAIN_RPC_URL": "http://127.0.0.1:9"}
@@ -119,13 +134,13 @@ async def test_settings_that_cannot_work_are_refused_in_a_line(data_directory: P
 
 
 def test_wrong_settings_are_named_one_by_one() -> None:
-    env = os.environ | {"SIGHTLINE_PORT": "http", "SIGHTLINE_BASE_RATE_MICRO_USDC": "0"}
+    wrong = {f"SIGHTLINE_{name}": value for name, value in WRONG_ADDRESSES} | {"SIGHTLINE_BASE_RATE_MICRO_USDC": "0"}
+    assert len(wrong) >= 26
     command = [sys.executable, "-m", "sightline.cli", "serve"]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | wrong, check=False)
     assert done.returncode == 1
-    assert "SIGHTLINE_PORT: " in done.stderr
-    assert "SIGHTLINE_BASE_RATE_MICRO_USDC: " in done.stderr
-    assert "Traceback" not in done.stderr
+    assert {line.partition(": ")[0] for line in done.stderr.splitlines()} == set(wrong)
+    assert "hunter2" not in done.stderr
 
 
 def test_an_engine_without_its_settings_is_refused_before_anything_starts() -> None:

@@ -190,14 +190,9 @@ async def test_tls_files_that_do_not_fit_name_their_settings(data_directory: Pat
     assert "SIGHTLINE_TLS_KEY" in said
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [("SIGHTLINE_COOKIE_KEYS", "k1:c2hvcnQ="), ("SIGHTLINE_VIDEO_ICE_SERVERS", "http://not-ice")],
-)
-async def test_a_value_that_is_found_wrong_late_names_its_setting(
-    data_directory: Path, setting: str, value: str
-) -> None:
-    assert setting in await start_line(data_directory, env={setting: value})
+async def test_a_value_that_is_found_wrong_late_names_its_setting(data_directory: Path) -> None:
+    said = await start_line(data_directory, env={"SIGHTLINE_COOKIE_KEYS": "k1:c2hvcnQ="})
+    assert "SIGHTLINE_COOKIE_KEYS" in said
 
 
 async def test_details_are_logged_at_debug_level(data_directory: Path) -> None:

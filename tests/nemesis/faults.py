@@ -29,6 +29,7 @@ from tests.e2e.traffic import Stage
 from tests.nemesis.parts import ROLE, on_database
 from tests.nemesis.system import Arrangement, System
 from tests.storage.proxy import Fault as WireFault
+from tests.storage.test_sqlstates import BUG, CONCURRENCY, TRY_LATER
 
 Inject: TypeAlias = Callable[[System, Stage, Random], Awaitable[None]]
 
@@ -37,6 +38,7 @@ EMBEDDED: Final = frozenset({Arrangement.EMBEDDED})
 EXTERNAL: Final = frozenset({Arrangement.EXTERNAL})
 HOUR_S: Final = 3600
 FENCED_WITHIN_S: Final = 15.0
+NOTICED_WITHIN_S: Final = 60.0
 MEMORY_LEFT: Final = 16 * 1024 * 1024
 HTML: Final = b"<!doctype html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1>"
 
@@ -231,6 +233,43 @@ async def hold_locks(system: System, _stage: Stage, _rng: Random) -> None:
             await on_database(system.database_dsn, hold)
 
 
+async def change_schema(change: str, undo: str, system: System, stage: Stage, _rng: Random) -> None:
+    """Change the schema under the server for 6 s, as a migration of other software would."""
+    async with _defective_database(stage):
+        await _on_database(system, change)
+        await trio.sleep(6)
+        await _on_database(system, undo)
+
+
+async def raise_every_class(system: System, stage: Stage, _rng: Random) -> None:
+    """Let each write of a session, a workspace or a heartbeat raise an error of a random SQLSTATE, for 8 s."""
+    codes = ", ".join(f"'{code}'" for code in (*TRY_LATER, *CONCURRENCY, *BUG))
+    function = f"""
+        CREATE FUNCTION nemesis() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE codes text[] := ARRAY[{codes}];
+        BEGIN
+            RAISE EXCEPTION USING ERRCODE = codes[1 + floor(random() * cardinality(codes))::int], MESSAGE = 'nemesis';
+        END $$"""
+    tables = ("session", "workspace", "heartbeat")
+    made = (
+        f"CREATE TRIGGER nemesis BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION nemesis()"
+        for table in tables
+    )
+    async with _defective_database(stage):
+        await _on_database(system, function, *made)
+        await trio.sleep(8)
+        await _on_database(system, *(f"DROP TRIGGER nemesis ON {table}" for table in tables), "DROP FUNCTION nemesis()")
+
+
+@asynccontextmanager
+async def _defective_database(stage: Stage) -> AsyncIterator[None]:
+    """Accept 500 as an answer, also to the calls that were under way at the end."""
+    stage.is_database_defective = True
+    yield
+    await trio.sleep(3)
+    stage.is_database_defective = False
+
+
 async def lose_replica(system: System, _stage: Stage, _rng: Random) -> None:
     """Let every commit wait for 8 s for a synchronous replica that does not answer."""
     async with _server_setting(system, "synchronous_standby_names", "absent"):
@@ -392,7 +431,8 @@ async def send_wrong_results(system: System, _stage: Stage, rng: Random) -> None
 
 
 async def send_other_blocks(system: System, _stage: Stage, _rng: Random) -> None:
-    """Let the chain's endpoint give each block another hash and another parent, for 8 s."""
+    """Let the chain's endpoint give each block another hash and another parent, until the watcher has halted."""
+    halts = system.events()["watcher_halted"]
 
     async def forge(request: Request, forward: Forward) -> Response | None:
         answer = await forward(request)
@@ -401,7 +441,12 @@ async def send_other_blocks(system: System, _stage: Stage, _rng: Random) -> None
             answer["result"] = block | {"hash": "0x" + "ab" * 32, "parentHash": "0x" + "cd" * 32}
         return answer
 
-    await _with_chain_fault(system, forge)
+    assert system.endpoint is not None
+    system.endpoint.fault = forge
+    with trio.fail_after(NOTICED_WITHIN_S):
+        while system.events()["watcher_halted"] == halts:  # noqa: ASYNC110  another process writes the log
+            await trio.sleep(0.2)
+    system.endpoint.fault = honest
 
 
 async def serve_stale_head(system: System, _stage: Stage, _rng: Random) -> None:
@@ -523,6 +568,27 @@ FAULTS: Final = (
     Fault("postgres connections exhausted 8 s", exhaust_connections),
     Fault("postgres read-only 8 s", make_read_only),
     Fault("postgres lock timeout", hold_locks),
+    Fault(
+        "postgres table renamed 6 s",
+        partial(change_schema, "ALTER TABLE session_event RENAME TO gone", "ALTER TABLE gone RENAME TO session_event"),
+    ),
+    Fault(
+        "postgres column renamed 6 s",
+        partial(
+            change_schema,
+            "ALTER TABLE heartbeat RENAME COLUMN accuracy_m TO gone",
+            "ALTER TABLE heartbeat RENAME COLUMN gone TO accuracy_m",
+        ),
+    ),
+    Fault(
+        "postgres constraint refuses rows 6 s",
+        partial(
+            change_schema,
+            "ALTER TABLE session ADD CONSTRAINT nemesis CHECK (false) NOT VALID",
+            "ALTER TABLE session DROP CONSTRAINT nemesis",
+        ),
+    ),
+    Fault("postgres raises every class 8 s", raise_every_class),
     Fault("postgres replica does not answer 8 s", lose_replica, EXTERNAL),
     Fault("postgres fails over", fail_over, EXTERNAL),
     Fault("database connections cut", cut_connections, EXTERNAL),

@@ -163,6 +163,7 @@ async def inject_faults(
         if trio.current_time() >= until:
             return
         await trio.sleep(rng.uniform(*BETWEEN_S))
+        before = system.events()
         await fault.inject(system, town.stage, rng)
         recovered_s = await recover(system, probe)
         outcome.injected.append(Injected(system.arrangement, fault.name, recovered_s))
@@ -173,7 +174,8 @@ async def inject_faults(
             await system.server.kill_everything()
             await system.server.start()
         took = "NOT RECOVERED" if recovered_s is None else f"recovered in {recovered_s:.1f} s"
-        _say(f"{system.arrangement.value}: {fault.name}: {took}")
+        logged = ", ".join(f"{event} {count}" for event, count in (system.events() - before).most_common(6))
+        _say(f"{system.arrangement.value}: {fault.name}: {took}; logged: {logged or 'nothing'}")
         outcome.sizes.append(measure(system))
         await repeat_some(town)
 

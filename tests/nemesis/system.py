@@ -127,6 +127,11 @@ class System:
             await self.server._reap()
             await self.server.start()
 
+    def events(self) -> Counter[str]:
+        """Count the log lines of all servers by event: warnings and worse."""
+        lines = (line for server in self.servers for line in server.log_path.read_bytes().splitlines())
+        return Counter(json.loads(line)["event"] for line in lines if line.startswith(b"{") and line.endswith(b"}"))
+
     async def rows(self) -> Rows:
         """Read the contents of the database."""
         return await read_rows(self.database_dsn)

@@ -65,8 +65,7 @@ def _compared(settings: Settings, found: DatabasePosition) -> str:
 
 
 async def _read(settings: Settings) -> DatabasePosition:
-    absolute = settings.model_copy(update={"data_dir": settings.data_dir.resolve()})
-    async with open_dsn(absolute) as dsn:
+    async with open_dsn(settings) as dsn:
         pool = PoolOptions(dsn=dsn, application_name="sightline reconcile", connections_min=1, connections_max=1)
         async with open_database(DatabaseOptions(pool=pool)) as database:
             return await database.read(read_position)

@@ -106,8 +106,6 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
         private_candidates=settings.video_private_candidates,
     )
     servers = settings.video_ice_servers
-    with check_setting("SIGHTLINE_VIDEO_ICE_SERVERS"):
-        ice_servers = read_ice_servers("" if servers is None else servers.get_secret_value())
     picture_width, picture_height = (int(side) for side in settings.video_picture_max.split("x"))
     return Options(
         secret=secrets.video_secret,
@@ -121,7 +119,7 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
         publish_bitrate_max_bps=settings.video_publish_bitrate_max_bps,
         turn_secret=settings.video_turn_secret.get_secret_value() if settings.video_turn_secret is not None else "",
         turn_ttl_s=settings.video_turn_ttl_seconds,
-        ice_servers=ice_servers,
+        ice_servers=() if servers is None else read_ice_servers(servers.get_secret_value()),
     )
 
 

@@ -31,7 +31,7 @@ def urls_of_hosts(url: str) -> tuple[str, ...]:
     """Return one URL for each host that a URL names, in the same order; everything else stays.
 
     Raises:
-        ValueError: A port is not a number, or ports and hosts differ in number.
+        ValueError: A port is not a number from 1 to 65535, or ports and hosts differ in number.
     """
     parts = urlsplit(url)
     login, at, named = parts.netloc.rpartition("@")
@@ -39,8 +39,7 @@ def urls_of_hosts(url: str) -> tuple[str, ...]:
         hosts = named.split(",")
         for host in hosts:
             port = host.rpartition("]")[2].partition(":")[2]
-            if port and not port.isdecimal():
-                raise ValueError("a port is not a number")
+            _check_port(port)
         return tuple(_join(parts, netloc=f"{login}{at}{host}") for host in hosts)
     query = _query(parts)
     hosts, ports = query.get("host", "").split(","), query.get("port", "").split(",")
@@ -48,8 +47,8 @@ def urls_of_hosts(url: str) -> tuple[str, ...]:
         ports *= len(hosts)
     if len(ports) != len(hosts):
         raise ValueError("it names more or fewer ports than hosts")
-    if any(port and not port.isdecimal() for port in ports):
-        raise ValueError("a port is not a number")
+    for port in ports:
+        _check_port(port)
     if len(hosts) == 1:
         return (url,)
     return tuple(
@@ -76,6 +75,11 @@ def without_password(url: str) -> tuple[str, str | None]:
     if colon:
         password = unquote(quoted)
     return _join(parts, netloc=f"{user}{at}{hosts}", query=query), password
+
+
+def _check_port(port: str) -> None:
+    if port and not (port.isdecimal() and 0 < int(port) < 2**16):
+        raise ValueError("a port is not a number from 1 to 65535")
 
 
 def _query(parts: SplitResult) -> dict[str, str]:
