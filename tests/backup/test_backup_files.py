@@ -88,7 +88,12 @@ def test_no_server_starts_on_a_restore_that_was_interrupted(
 def test_a_backup_of_an_embedded_chain_is_refused_with_an_external_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    chain = {"chain_id": 1, "chain_usdc_address": "0x0", "chain_settlement_address": "0x0", "chain_relayer_key": "00"}
+    chain = {
+        "chain_id": 1,
+        "chain_usdc_address": f"0x{1:040x}",
+        "chain_settlement_address": f"0x{2:040x}",
+        "chain_relayer_key": "00",
+    }
     settings = Settings.model_validate({"data_dir": tmp_path / "data", "chain_rpc_url": "http://127.0.0.1:1", **chain})
     assert run_restore(settings, ARCHIVE) == 1
     assert "holds an embedded chain" in capfd.readouterr().err

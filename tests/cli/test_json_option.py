@@ -15,6 +15,8 @@ WITHOUT = {
     "backup": "writes a file",
     "restore": "writes a directory",
     "demo": "is for people",
+    "claim": "prints one line, the hash of the transaction",
+    "reclaim": "prints one line, the hash of the transaction",
 }
 """Commands without the option, and why. `admin` prints JSON always."""
 

@@ -42,4 +42,4 @@ async def test_neither_player_nor_reader_deletes_an_endpoint_that_named_no_resou
                 await a_frame(backend, read.ref)
                 await backend.close_input(read.ref)
         nursery.cancel_scope.cancel()
-    assert set(asked) == {"POST"}
+    assert set(asked) == {"OPTIONS", "POST"}
