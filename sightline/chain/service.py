@@ -424,6 +424,7 @@ async def open_chain(
             explorer_url=options.explorer_url,
             usdc_address=token,
             settlement_address=settlement,
+            is_escrow=meter is not None,
         )
         service = ChainService(
             config=config, reader=reader, rpc=endpoint.rpc, relayer_address=endpoint.signer.address,

@@ -54,6 +54,8 @@ class ChainConfig:
     explorer_url: str
     usdc_address: str
     settlement_address: str
+    is_escrow: bool
+    """Whether `settlement_address` is a SessionEscrow, which needs the payer's signature for each session."""
 
 
 class ChainReader(Protocol):

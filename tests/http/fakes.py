@@ -36,6 +36,7 @@ CHAIN = ChainConfig(
     explorer_url="http://127.0.0.1:1/explorer",
     usdc_address="0x5FbDB2315678afecb367f032d93F642f64180aa3",
     settlement_address="0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512",
+    is_escrow=False,
 )
 
 

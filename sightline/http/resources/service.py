@@ -40,6 +40,7 @@ class HealthAndConfig:
             "explorerUrl": chain.explorer_url,
             "usdcAddress": chain.usdc_address,
             "settlementAddress": chain.settlement_address,
+            "isEscrow": chain.is_escrow,
         }
         return Reply(data)
 

@@ -149,6 +149,7 @@ class ChainConfig(Output):
     explorer_url: str
     usdc_address: Address
     settlement_address: Address
+    is_escrow: bool = Field(description="Whether a session needs a signed `payment`, or the workspace a mandate")
 
 
 class Health(Output):

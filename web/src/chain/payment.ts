@@ -1,18 +1,16 @@
-// Requests a session. Where the service holds its amount in escrow, the wallet signs it first; that costs no gas.
-import { api, ApiError, need, once, type Model } from "../api";
-import { t } from "../strings";
+// Payments that a wallet signs, where the service holds the amounts of sessions in escrow. A signature costs no gas.
+import { bytesToHex, randomBytes } from "@noble/hashes/utils.js";
+import { api, need, once, type Model } from "../api";
+import { config, funds } from "../store";
 import { lastSigner } from "./signer";
+import type { Signer } from "./wallet";
 
 type Wanted = Model["CreateSessionBody"] & { quoteId: string; maxDurationSeconds: number };
 
+/** Request a session. The workspace's own wallet signs its payment; another member's request is paid under the mandate. */
 export async function requestSession(wanted: Wanted): Promise<Model["Session"]> {
-  try {
-    return await create(wanted);
-  } catch (error) {
-    if (!(error instanceof ApiError && error.detail === "session:consent")) throw error;
-  }
-  const signer = await lastSigner();
-  if (signer === null) throw new Error(t("walletGone"));
+  const signer = config.value?.isEscrow ? await lastSigner() : null;
+  if (signer === null || signer.address.toLowerCase() !== funds.value?.walletAddress.toLowerCase()) return create(wanted);
   const query = { quoteId: wanted.quoteId, maxDurationSeconds: wanted.maxDurationSeconds };
   const terms = await need(api.GET("/api/v1/sessions/terms", { params: { query } }));
   const signature = await signer.signTyped(terms.authorization);
@@ -21,3 +19,33 @@ export async function requestSession(wanted: Wanted): Promise<Model["Session"]> 
 
 const create = (body: Model["CreateSessionBody"]): Promise<Model["Session"]> =>
   need(api.POST("/api/v1/sessions", { params: { header: once() }, body }));
+
+const MANDATE_DAYS = 30;
+const FEE_BPS_MAX = 1_500;
+const DOMAIN = [["name", "string"], ["version", "string"], ["chainId", "uint256"], ["verifyingContract", "address"]];
+const MANDATE = [
+  ["payer", "address"], ["delegate", "address"], ["maxPerSession", "uint256"], ["maxPerDay", "uint256"], ["maxRatePerSecond", "uint256"],
+  ["maxFeeBps", "uint256"], ["validUntil", "uint256"], ["salt", "bytes32"],
+];
+
+/** Sign limits within which API keys pay for sessions, for 30 days. The rate is limited by the session's amount alone. */
+export async function signMandate(chain: Model["ChainConfig"], signer: Signer, perSession: bigint, perDay: bigint): Promise<Model["SignedMandateBody"]> {
+  const mandate = {
+    payer: signer.address,
+    maxPerSession: String(perSession),
+    maxPerDay: String(perDay),
+    maxRatePerSecond: String(perSession),
+    maxFeeBps: FEE_BPS_MAX,
+    validUntil: Math.floor(Date.now() / 1_000) + MANDATE_DAYS * 86_400,
+    salt: `0x${bytesToHex(randomBytes(32))}`,
+  };
+  const signature = await signer.signTyped({
+    types: { EIP712Domain: named(DOMAIN), Mandate: named(MANDATE) },
+    primaryType: "Mandate",
+    domain: { name: "SessionEscrow", version: "1", chainId: chain.chainId, verifyingContract: chain.settlementAddress },
+    message: { ...mandate, delegate: `0x${"0".repeat(40)}`, maxFeeBps: String(mandate.maxFeeBps), validUntil: String(mandate.validUntil) },
+  });
+  return { mandate, signature };
+}
+
+const named = (fields: string[][]): { name: string; type: string }[] => fields.map(([name = "", type = ""]) => ({ name, type }));

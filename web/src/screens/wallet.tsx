@@ -1,9 +1,11 @@
 // Money: what is there, what may be taken, what is held, and every movement on the chain.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { api, need, type Model } from "../api";
+import { api, ApiError, need, once, type Model } from "../api";
+import { signMandate } from "../chain/payment";
 import { encodeCall, read } from "../chain/rpc";
 import { lastSigner } from "../chain/signer";
+import type { Signer } from "../chain/wallet";
 import { dateTime, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Empty, Facts, Field, Page, Unread, useReading } from "../parts";
 import { link } from "../router";
@@ -16,9 +18,13 @@ const KINDS: Record<string, Word> = {
   SETTLEMENT: "kindSettlement", TRANSFER_IN: "kindIn", TRANSFER_OUT: "kindOut",
 };
 
+const FUNDS_EVERY_MS = 5_000; // amounts change a while after the session, when the chain has it
+
 export default function Wallet() {
   useEffect(() => {
     refreshFunds().catch(report);
+    const timer = setInterval(() => document.hidden || void refreshFunds().catch(() => undefined), FUNDS_EVERY_MS);
+    return () => clearInterval(timer);
   }, []);
   const shown = funds.value;
   if (shown === null) return <Page title={t("navWallet")}><Empty icon="wallet" title={t("noWallet")} text={t("noWalletText")} /></Page>;
@@ -32,6 +38,7 @@ export default function Wallet() {
               [t("balance"), usdc(shown.trackedBalance)],
               [t("allowance"), usdc(shown.trackedAllowance)],
               [t("held"), usdc(shown.heldMicroUsdc)],
+              ...(config.value?.isEscrow ? [[t("inEscrow"), usdc(shown.escrowedMicroUsdc)] as const] : []),
             ]}
           />
           <p class="hint">{t("walletBlock", { block: shown.lastSyncBlock })}</p>
@@ -46,29 +53,12 @@ export default function Wallet() {
 
 function Limits({ address, allowance }: { address: string; allowance: bigint }) {
   const approve = useSignal("");
-  const session = useSignal("");
-  const day = useSignal("");
-  const onChain = useSignal<{ perSession: bigint; perDay: bigint; isSet: boolean } | null>(null);
-  const load = async (): Promise<void> => {
-    const chain = config.value;
-    if (chain === null) return;
-    const [perSession = 0n, perDay = 0n, isSet = 0n] = await read(chain.settlementAddress, "limits(address)", address);
-    onChain.value = { perSession, perDay, isSet: isSet === 1n };
-  };
-  useEffect(() => {
-    load().catch(report);
-  }, [address]);
-  const send = async (to: string, data: string): Promise<void> => {
-    const signer = await lastSigner();
-    if (signer === null || signer.address.toLowerCase() !== address.toLowerCase()) throw new Error(t("walletGone"));
-    await signer.send(to, data);
-  };
   const amount = microOf(approve.value);
-  const [perSession, perDay] = [microOf(session.value), microOf(day.value)];
   const allow = async (): Promise<void> => {
     const chain = config.value;
     if (chain === null || amount === null) return;
-    await send(chain.usdcAddress, encodeCall("approve(address,uint256)", chain.settlementAddress, amount));
+    const signer = await signerOf(address);
+    await signer.send(chain.usdcAddress, encodeCall("approve(address,uint256)", chain.settlementAddress, amount));
     for (let tries = 0; tries < 20 && BigInt(funds.value?.trackedAllowance ?? "0") !== amount; tries++) {
       await new Promise((done) => setTimeout(done, 300));
       await refreshFunds();
@@ -76,18 +66,9 @@ function Limits({ address, allowance }: { address: string; allowance: bigint }) 
     approve.value = "";
     notify("allowed");
   };
-  const limit = async (): Promise<void> => {
-    const chain = config.value;
-    if (chain === null || perSession === null || perDay === null) return;
-    await send(chain.settlementAddress, encodeCall("setLimits(uint256,uint256)", perSession, perDay));
-    await load();
-    notify("saved");
-  };
-  const set = onChain.value;
-  const wrong = (text: string, value: bigint | null): { error?: string } => (text !== "" && value === null ? { error: t("amountWrong") } : {});
   return (
     <Card title={t("spendingLimits")}>
-      <p class="dim">{t("spendingLimitsText")}</p>
+      <p class="dim">{t(config.value?.isEscrow ? "mandateText" : "spendingLimitsText")}</p>
       <form class="form" onSubmit={(event) => event.preventDefault()}>
         <Field label={t("allowanceNew")} hint={t("allowanceNow", { amount: usdc(allowance) })} {...wrong(approve.value, amount)}>
           <div class="with-button">
@@ -95,17 +76,104 @@ function Limits({ address, allowance }: { address: string; allowance: bigint }) 
             <Button disabled={amount === null} run={allow}>{t("set")}</Button>
           </div>
         </Field>
-        <div class="pair">
-          <Field label={t("perSession")} hint={set?.isSet ? usdc(set.perSession) : t("noLimit")} {...wrong(session.value, perSession)}>
-            <input inputMode="decimal" value={session.value} placeholder="5.00" onInput={(event) => (session.value = event.currentTarget.value)} />
-          </Field>
-          <Field label={t("perDay")} hint={set?.isSet ? usdc(set.perDay) : t("noLimit")} {...wrong(day.value, perDay)}>
-            <input inputMode="decimal" value={day.value} placeholder="20.00" onInput={(event) => (day.value = event.currentTarget.value)} />
-          </Field>
-        </div>
-        <Button disabled={perSession === null || perDay === null} run={limit}>{t("setOnChain")}</Button>
+        {config.value?.isEscrow ? <MandateLimits address={address} /> : <ContractLimits address={address} />}
       </form>
     </Card>
+  );
+}
+
+async function signerOf(address: string): Promise<Signer> {
+  const signer = await lastSigner();
+  if (signer === null || signer.address.toLowerCase() !== address.toLowerCase()) throw new Error(t("walletGone"));
+  return signer;
+}
+
+const wrong = (text: string, value: bigint | null): { error?: string } => (text !== "" && value === null ? { error: t("amountWrong") } : {});
+
+/** Limits that the settlement contract keeps. */
+function ContractLimits({ address }: { address: string }) {
+  const set = useSignal<Pair | null>(null);
+  const load = async (): Promise<void> => {
+    const chain = config.value;
+    if (chain === null) return;
+    const [perSession = 0n, perDay = 0n, isSet = 0n] = await read(chain.settlementAddress, "limits(address)", address);
+    set.value = isSet === 1n ? { perSession, perDay } : null;
+  };
+  useEffect(() => {
+    load().catch(report);
+  }, [address]);
+  const limit = async ({ perSession, perDay }: Pair): Promise<void> => {
+    const chain = config.value;
+    if (chain === null) return;
+    await (await signerOf(address)).send(chain.settlementAddress, encodeCall("setLimits(uint256,uint256)", perSession, perDay));
+    await load();
+    notify("saved");
+  };
+  return <LimitPair now={set.value} none="noLimit" action="setOnChain" run={limit} />;
+}
+
+/** Limits that the wallet signs, within which API keys pay from escrow. */
+function MandateLimits({ address }: { address: string }) {
+  const stored = useSignal<Model["StoredMandate"] | null>(null);
+  const load = async (): Promise<void> => {
+    stored.value = await need(api.GET("/api/v1/wallet/mandate")).catch((error: unknown) => {
+      if (error instanceof ApiError && error.detail === "wallet:mandate") return null;
+      throw error;
+    });
+  };
+  useEffect(() => {
+    load().catch(report);
+  }, [address]);
+  const sign = async ({ perSession, perDay }: Pair): Promise<void> => {
+    const chain = config.value;
+    if (chain === null) return;
+    const body = await signMandate(chain, await signerOf(address), perSession, perDay);
+    await need(api.PUT("/api/v1/wallet/mandate", { params: { header: once() }, body }));
+    await load();
+    notify("saved");
+  };
+  const drop = async (): Promise<void> => {
+    await need(api.DELETE("/api/v1/wallet/mandate", { params: { header: once() } }));
+    await load();
+  };
+  const now = stored.value;
+  const pair = now === null ? null : { perSession: BigInt(now.maxPerSession), perDay: BigInt(now.maxPerDay) };
+  return (
+    <>
+      <LimitPair now={pair} none="noMandate" action="signLimits" run={sign} />
+      {now !== null && (
+        <>
+          <p class="hint">{t("mandateUntil", { time: dateTime(new Date(now.validUntil * 1_000).toISOString()) })}</p>
+          <Button kind="quiet" run={drop}>{t("dropMandate")}</Button>
+        </>
+      )}
+    </>
+  );
+}
+
+type Pair = { perSession: bigint; perDay: bigint };
+
+function LimitPair({ now, none, action, run }: { now: Pair | null; none: Word; action: Word; run: (limits: Pair) => Promise<void> }) {
+  const session = useSignal("");
+  const day = useSignal("");
+  const [perSession, perDay] = [microOf(session.value), microOf(day.value)];
+  const send = async (): Promise<void> => {
+    if (perSession === null || perDay === null) return;
+    await run({ perSession, perDay });
+    session.value = day.value = "";
+  };
+  return (
+    <>
+      <div class="pair">
+        <Field label={t("perSession")} hint={now === null ? t(none) : usdc(now.perSession)} {...wrong(session.value, perSession)}>
+          <input id="per-session" inputMode="decimal" value={session.value} placeholder="5.00" onInput={(event) => (session.value = event.currentTarget.value)} />
+        </Field>
+        <Field label={t("perDay")} hint={now === null ? t(none) : usdc(now.perDay)} {...wrong(day.value, perDay)}>
+          <input id="per-day" inputMode="decimal" value={day.value} placeholder="20.00" onInput={(event) => (day.value = event.currentTarget.value)} />
+        </Field>
+      </div>
+      <Button disabled={perSession === null || perDay === null} run={send}>{t(action)}</Button>
+    </>
   );
 }
 

@@ -19,6 +19,8 @@ class ChainConfig(Model):
     explorer_url: str
     usdc_address: str
     settlement_address: str
+    is_escrow: bool = False
+    """Whether a session needs a signed payment, or the workspace a mandate."""
 
     @property
     def deployment(self) -> TrustedDeployment:

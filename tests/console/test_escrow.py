@@ -1,0 +1,42 @@
+"""Money in escrow: the wallet signs the payment of a view, and limits within which API keys pay."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from tests.console.people import ConsoleServer, a_tab, camera_link, come_online, request_view, sign_up
+
+PORTO = (41.157944, -8.629105)
+NO_MANDATE = r"404 \([\w ]+\) \S*/wallet/mandate"
+
+
+def test_a_wallet_signs_limits_and_the_payment_of_a_view(browser: Browser, tmp_path: Path):
+    server = ConsoleServer(tmp_path, SIGHTLINE_FUNDS_POLICY="escrow")
+    server.start()
+    try:
+        with a_tab(browser, server.url, place=PORTO) as consumer, a_tab(browser, server.url, place=PORTO) as operator:
+            consumer.allowed += (NO_MANDATE,)
+            sign_up(operator, "Pier Cams", "SUPPLIER")
+            come_online(operator, camera_link(operator))
+            sign_up(consumer, "Harbour Watch", "CONSUMER")
+            consumer.click("#faucet")
+            consumer.shows("#approve")
+            consumer.go("wallet")
+            consumer.page.fill("#per-session", "1.50")
+            consumer.page.fill("#per-day", "20")
+            consumer.click("button:has-text('Sign both limits')")
+            consumer.shows("form", re.compile(r"1\.50\sUSDC.*20\.00\sUSDC.*Valid until", re.DOTALL))
+            consumer.click("button:has-text('Stop paying within limits')")
+            consumer.shows("form", "Not set")
+
+            request_view(consumer, "the pier")
+            operator.click("#start")
+            consumer.shows(".badge.live")
+            consumer.go("wallet")
+            consumer.shows(".facts", re.compile(r"In escrow for open sessions\s*0\.[0-9]*[1-9]"))
+            consumer.click("button:has-text('End the session')")
+            consumer.shows(".facts", re.compile(r"In escrow for open sessions\s*0\.00"))
+            assert consumer.problems == []
+    finally:
+        server.end()
