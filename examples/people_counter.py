@@ -60,9 +60,8 @@ def main() -> None:
         budget, rate = usdc(options.budget), sl.quote(options.lat, options.lng, seconds=1).rate_per_second_micro_usdc
         seconds = min(600, budget // rate)
         with sl.view(options.lat, options.lng, seconds=seconds, max_charge=budget) as view:
-            for number, frame in enumerate(view.frames(fps=1, width=640), start=1):
-                if frame.state == "lost":  # the last picture of a camera that does not answer: not the present scene
-                    continue
+            present = (frame for frame in view.frames(fps=1, width=640) if frame.state != "lost")  # the camera answers
+            for number, frame in enumerate(present, start=1):
                 picture = frame.numpy().copy()
                 moved, found = moving(picture), people(picture)
                 what, boxes = ("people", found) if found else ("moving objects", moved)

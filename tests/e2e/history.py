@@ -497,7 +497,9 @@ def _clean_seconds(meter: dict[str, Any], session: dict[str, Any]) -> int:
     for begin, end in windows:
         dirty += max(0, min(end, ended) - max(begin, covered_to))
         covered_to = max(covered_to, end)
-    return min(int(session["maxDurationSeconds"]), (ended - started - dirty) // 1000)
+    clean = ended - started - dirty
+    least = min(session["minimumSeconds"], (ended - started + 999) // 1000) if clean > 0 else 0
+    return min(session["maxDurationSeconds"], max(least, clean // 1000))
 
 
 def _ms(text: str) -> int:

@@ -20,6 +20,7 @@ def a_session(**changed: Any) -> dict[str, Any]:
         "operatorWorkspaceId": OPERATOR,
         "state": "ENDED",
         "maxDurationSeconds": 600,
+        "minimumSeconds": 1,
         "ratePerSecondMicroUsdc": "1000",
         "holdMicroUsdc": "600000",
         "quoteId": None,

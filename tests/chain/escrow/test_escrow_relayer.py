@@ -200,7 +200,7 @@ async def claim(stage: Stage, statement: SignedStatement) -> None:
     """Claim as the operator's program does."""
     config = ChainConfig(
         environment="TEST", chain_id=84_532_001, chain_name="", rpc_url="", rpc_is_private=False, explorer_url="",
-        usdc_address=stage.world.token, settlement_address=stage.world.settlement,
+        usdc_address=stage.world.token, settlement_address=stage.world.settlement, is_escrow=True,
     )  # fmt: skip
     shown = Statement.model_validate(statement_json(statement, chain=config))
     await AsyncChain(stage.world.node_url).claim(LocalWallet.from_key(stage.world.payee.key), shown)

@@ -80,7 +80,7 @@ async def statement_of(stage: Stage, anvil: Anvil, *, seconds: int, tmp_path: Pa
         assert signed is not None
         config = ChainConfig(
             environment="TEST", chain_id=CHAIN_ID, chain_name="", rpc_url="", rpc_is_private=False, explorer_url="",
-            usdc_address=stage.world.token, settlement_address=stage.world.settlement,
+            usdc_address=stage.world.token, settlement_address=stage.world.settlement, is_escrow=True,
         )  # fmt: skip
         return Statement.model_validate(statement_json(signed, chain=config))
 
