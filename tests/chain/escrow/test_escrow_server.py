@@ -197,7 +197,7 @@ async def test_a_session_in_escrow_goes_on_after_kill_9_and_is_paid_from_its_hol
         started = await device.post(f"{path}/start")
         async with filming(device, operator, started["whipUrl"]):
             await until(
-                lambda: device.get(f"{path}/statement"), lambda seen: seen["cleanSeconds"] >= 1, "seconds are proved"
+                lambda: device.get(f"{path}/statement"), lambda seen: seen["cleanSeconds"] >= 4, "seconds are stored"
             )
         await server.kill()
         await server.start()
