@@ -54,7 +54,7 @@ class OpeningOutbox(TransactionOutbox[HoldOpening], Protocol):
 
 
 class Mandates(Protocol):
-    """The mandates under which workspaces pay, one for each."""
+    """The signed mandates of workspaces: at most one for each workspace."""
 
     async def mandate(self, workspace_id: str) -> SignedMandate | None:
         """Return the mandate of a workspace; None if it has none."""

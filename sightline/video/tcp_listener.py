@@ -19,7 +19,7 @@ from sightline.video.rtc.tcp_frames import LENGTH_BYTES, FramingError, frame_len
 FIRST_PACKET_S: Final = 5.0
 """How long a connection may take until its first packet is here."""
 WAITING_MAX: Final = 256
-"""Connections without a first packet; more are closed at once."""
+"""Most connections that may wait for their first packet; further ones are closed at once."""
 WAITING_PER_ADDRESS_MAX: Final = 32
 BIND_ATTEMPTS: Final = 8
 log = structlog.get_logger()

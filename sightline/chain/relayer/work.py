@@ -134,8 +134,8 @@ class OutboxWork(ABC, Generic[RecordT]):
         """Record that somebody did the row with other parties or numbers; returns whether that is so."""
 
     async def drop(self, record: RecordT, *, now_ms: int) -> None:
-        """End a row that has nothing left to do."""
-        raise NotImplementedError
+        """End a row that has nothing left to do. Only kinds whose examination answers DROP have such rows."""
+        raise AssertionError(f"{type(self).__name__} answers no DROP")
 
     def at(self, inclusion: Inclusion, event: EventLog) -> Inclusion:
         """Return the inclusion with what is kept of the event."""

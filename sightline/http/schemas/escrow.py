@@ -106,7 +106,7 @@ PaymentBody: TypeAlias = Annotated[SignedPaymentBody | MandatePaymentBody, Field
 
 
 class TermsQuery(Query):
-    """Terms of which session."""
+    """The quote and the duration for which the terms are asked."""
 
     AREA = "session"
     LABELS: ClassVar[Mapping[str, str]] = {"quoteId": "pricing:quote", "maxDurationSeconds": "session:duration"}

@@ -12,7 +12,7 @@ from sightline.video.rtc.udp import PAUSE_S, Address, ReadPace
 
 READ_BYTES: Final = 32 * 1024
 SEND_BUFFER_BYTES: Final = 128 * 1024
-"""In the kernel, which doubles it: half a second at 4 Mbit/s. A larger one makes media late instead of dropping it."""
+"""SO_SNDBUF, which Linux doubles: half a second at 4 Mbit/s. With more, media arrives late instead of being dropped."""
 UNSENT_MAX_BYTES: Final = 64 * 1024
 """What waits here beyond the kernel's buffer. More packets are dropped, as a full UDP buffer would drop them."""
 IDLE_S: Final = 30.0

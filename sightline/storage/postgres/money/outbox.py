@@ -235,7 +235,7 @@ class PostgresTransactions(Generic[RecordT]):
         await self._database.transact(unit)
 
     async def mark_sent(self, tx_hashes: Sequence[str], *, now_ms: int) -> None:
-        """Mark these transactions as accepted by the node."""
+        """Record that the node accepted these transactions into its pool."""
 
         async def unit(connection: Connection) -> None:
             await connection.execute(self.SQL.sent_attempts, list(tx_hashes), now_ms)
