@@ -3,14 +3,25 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sightline_client import UnavailableError
 from tests.client.api import Api
+from tests.conftest import run_server
 from tests.e2e.server import Server, a_tenant, fund, go_online, until
 
 HERE, FAR_AWAY = (48.0, 11.0), (48.2, 11.0)
+
+
+@pytest.fixture(scope="module")
+def running_server() -> Iterator[Server]:
+    """A server of the module's own: on a shared one, dispatch may choose another test's operator for the far place."""
+    with run_server() as made:
+        yield made
 
 
 async def test_a_device_declines_what_is_too_far_away_and_films_what_is_near(
