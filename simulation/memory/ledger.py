@@ -21,6 +21,7 @@ from sightline.ports.ledger import (
     LedgerQuery,
     LedgerRow,
     LiveHold,
+    OwnTransaction,
     ReadingState,
     SessionProof,
     SettlementLane,
@@ -36,6 +37,7 @@ from sightline.ports.store import DEMAND_PAID_MS, KeySpending
 from sightline.storage.postgres.money.holds import STALE_MS_MAX
 from sightline.storage.postgres.money.ledger import HEADERS_KEPT
 from sightline.system.keccak import session_id_hash
+from simulation.memory.journal import MemoryJournal
 from simulation.memory.ledger_outbox import MemoryOutbox
 from simulation.memory.payments import MemoryPayments
 
@@ -81,6 +83,7 @@ class MemoryLedger(MemoryOutbox):
         self._head: BlockRef | None = None
         self._checked_at_ms = 0
         self.payments = MemoryPayments(self._has_settlement_or_will, self._sum_settled)
+        self.journal = MemoryJournal(self._session_of_hash)
 
     async def identify(self, identity: ChainIdentity) -> ChainIdentity:
         """Record the chain's identity if there is none, and return the recorded one."""
@@ -162,6 +165,23 @@ class MemoryLedger(MemoryOutbox):
         """Return the addresses of all keys that have signed settlements of this ledger."""
         return frozenset(self._keys)
 
+    async def books_read_through(self) -> int | None:
+        """Return the last block whose events are in the journal or wait for finality."""
+        return self.journal.read_through
+
+    async def own_transactions(self, tx_hashes: Sequence[str]) -> dict[str, OwnTransaction]:
+        """Return which of these transactions our keys have signed."""
+        found: dict[str, OwnTransaction] = {}
+        for tx_hash in tx_hashes:
+            sessions = self._sessions_of_tx.get(tx_hash)
+            if sessions:
+                found[tx_hash] = OwnTransaction(tx_hash=tx_hash, session_id=sessions[0] if len(sessions) == 1 else None)
+        return found
+
+    def _session_of_hash(self, hashed: str) -> str | None:
+        hold = self._hold_by_hash.get(hashed)
+        return None if hold is None else hold.session_id
+
     def _has_settlement(self, hashed: str) -> bool:
         return any(
             row.session_id_hash == hashed and row.state is not SettlementState.WRITTEN_OFF
@@ -217,6 +237,7 @@ class MemoryLedger(MemoryOutbox):
                 if row.event.kind is LedgerEventKind.DEPOSIT:
                     self._note_deposit(row)
         self.payments.apply(application.unknown, application.confirmed_block)
+        self.journal.apply(application, now_ms)
 
     def _note_deposit(self, row: _Event) -> None:
         for workspace_id, (address, _) in self._tracked.items():
@@ -248,6 +269,7 @@ class MemoryLedger(MemoryOutbox):
                 self._readings[address] = (reading, True, updated_at_ms)
         self._headers = {number: item for number, item in self._headers.items() if number <= ancestor.number}
         self.payments.roll_back(ancestor.number)
+        self.journal.roll_back(ancestor.number, now_ms)
         self._head, self._checked_at_ms = ancestor, now_ms
 
     async def wallet(self, workspace_id: str) -> WalletView | None:
@@ -475,10 +497,11 @@ class MemoryLedger(MemoryOutbox):
         was_released = hold is not None and hold.released_block is not None
         return was_released or self.payments.is_adopted(hashed) or self.payments.is_found(hashed)
 
-    def _give_up_hold(self, session_id: str) -> None:
-        hold = self._holds.get(session_id)
+    def _give_up_hold(self, row: SettlementRecord) -> None:
+        hold = self._holds.get(row.session_id)
         if hold is not None:
             hold.state = HoldState.RELEASED
+        self.journal.write_off(row.payload, self._head, row.updated_at_ms)
 
 
 def _funds(reading: WalletReading) -> tuple[object, ...]:

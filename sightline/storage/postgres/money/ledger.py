@@ -16,6 +16,7 @@ from sightline.ports.ledger import (
     LedgerQuery,
     LedgerRow,
     LiveHold,
+    OwnTransaction,
     ReadingState,
     UsageDay,
     UsageSide,
@@ -23,7 +24,7 @@ from sightline.ports.ledger import (
     WrittenOffMeanwhileError,
 )
 from sightline.storage.database.pool import Connection
-from sightline.storage.postgres.money import holds
+from sightline.storage.postgres.money import holds, journal
 from sightline.storage.postgres.money.outbox import CURSOR, block_of
 from sightline.storage.postgres.money.payments import (
     ADD_UNKNOWN,
@@ -246,6 +247,15 @@ class PostgresLedger(PostgresOutbox):
         rows = await self._database.read(lambda connection: connection.fetch("SELECT relayer FROM relayer_key"))
         return frozenset(row["relayer"] for row in rows)
 
+    async def books_read_through(self) -> int | None:
+        """Return the last block whose events are in the journal or wait for finality."""
+        found: int | None = await self._database.read(lambda connection: connection.fetchval(journal.READ_THROUGH))
+        return found
+
+    async def own_transactions(self, tx_hashes: Sequence[str]) -> dict[str, OwnTransaction]:
+        """Return which of these transactions our keys have signed."""
+        return await self._database.read(lambda connection: journal.own_transactions(connection, tx_hashes))
+
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that every block up to the endpoint's head is applied."""
         await self._execute(_MARK_CHECKED, now_ms, ServerRole.WATCHER)
@@ -261,6 +271,7 @@ class PostgresLedger(PostgresOutbox):
             await _require_cursor(connection, cursor)
             for statement in _VOID:
                 await connection.execute(statement, ancestor.number)
+            await journal.roll_back(connection, ancestor.number, now_ms)
             await _set_cursor(connection, ancestor, now_ms)
 
         await self._database.transact(unit)
@@ -386,6 +397,7 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
     if hashes and await connection.fetchval(WRITTEN_OFF_MEANWHILE, hashes):
         raise WrittenOffMeanwhileError("a settlement was written off after its payment was read")
     await connection.execute(_CONFIRM, application.confirmed_block, now_ms)
+    await journal.apply(connection, application, now_ms)
 
 
 async def _set_readings(connection: Connection, application: BlockApplication, now_ms: int) -> None:
