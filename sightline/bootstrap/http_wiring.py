@@ -132,7 +132,14 @@ def make_internal_app(core: Core, identity: Identity, audit: Audit, metrics: Met
             )
         ),
         *routes_of(AdminResources(core.administration, core.stores.administration, audit)),
-        *routes_of(PaymentResources(core.stores.payments, core.actors.deps.payment_hold, audit)),
+        *routes_of(
+            PaymentResources(
+                core.stores.payments,
+                core.actors.deps.payment_hold,
+                audit,
+                core.chain.reconciler(core.stores.books).compare,
+            )
+        ),
         *hooks,
         *routes_of(PeerFrameResources(core.video.service.answer_frame)),
     )

@@ -618,6 +618,10 @@ class WalletLedger(Protocol):
         """Return which of these transactions our keys have signed, for settlements, holds and refunds."""
         ...
 
+    async def without_entry(self, *, after: str = "", limit: int) -> list[str]:
+        """Return transactions that our keys have signed and whose gas or refund is not in the journal, by hash."""
+        ...
+
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that the endpoint still has the cursor's block as head, so the stored readings are not stale."""
         ...

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import final
 
-from sightline.domain.books.journal import EntryKind, JournalEntry, Line, write_off_lines
+from sightline.domain.books.journal import EntryKind, JournalEntry, Line, is_balanced, write_off_lines
 from sightline.domain.settlement import SettlementPayload
 from sightline.ports.ledger import BlockApplication, BlockRef, StoredEntry
 from sightline.system.keccak import session_id_hash
@@ -46,6 +46,7 @@ class MemoryJournal:
         self._add(entry, turn, None, now_ms)
 
     def _add(self, entry: JournalEntry, turn: int, reverses: int | None, now_ms: int) -> None:
+        assert is_balanced(entry.lines), f"unbalanced entry: {entry}"
         self._entries.append(
             StoredEntry(
                 id=len(self._entries) + 1, entry=entry, turn=turn, reverses=reverses, recorded_at_ms=now_ms

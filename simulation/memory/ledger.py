@@ -178,6 +178,11 @@ class MemoryLedger(MemoryOutbox):
                 found[tx_hash] = OwnTransaction(tx_hash=tx_hash, session_id=sessions[0] if len(sessions) == 1 else None)
         return found
 
+    async def without_entry(self, *, after: str = "", limit: int) -> list[str]:
+        """Return transactions that our keys have signed and whose gas is not in the journal."""
+        known = {each.entry.tx_hash for each in await self.journal.entries(limit=10**9) if each.entry.log_index < 0}
+        return sorted(tx_hash for tx_hash in self._sessions_of_tx if tx_hash not in known and tx_hash > after)[:limit]
+
     def _session_of_hash(self, hashed: str) -> str | None:
         hold = self._hold_by_hash.get(hashed)
         return None if hold is None else hold.session_id

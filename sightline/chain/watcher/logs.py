@@ -6,7 +6,7 @@ transfers must equal the change of the balance.
 """
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, final
 
 import structlog
@@ -141,17 +141,20 @@ class LogSource:
             self._span = max(1, self._span // 2)
 
     async def blocks_of(self, logs: Sequence[Log]) -> dict[int, dict[str, Any]]:
-        """Read the blocks of these logs, by number.
+        """Read the blocks of these logs, by number."""
+        return await self.blocks_at({each.block_number: each.block_hash for each in logs})
+
+    async def blocks_at(self, hashes: Mapping[int, str]) -> dict[int, dict[str, Any]]:
+        """Read blocks by number.
 
         Raises:
-            ChainUnavailableError: The endpoint has another block of that number now.
+            ChainUnavailableError: The endpoint has another block of a number than this hash now.
         """
-        hashes = {each.block_number: each.block_hash for each in logs}
         numbers = sorted(hashes)
         answers = await self._rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
         for number, block in zip(numbers, answers, strict=True):
             if not isinstance(block, dict) or str(block.get("hash")).lower() != hashes[number]:
-                raise ChainUnavailableError(f"block {number} is not the one that its logs name")
+                raise ChainUnavailableError(f"block {number} is not the one that was read before")
         return dict(zip(numbers, answers, strict=True))
 
     async def receipts(self, tx_hashes: Sequence[str], block_hashes: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -160,11 +163,16 @@ class LogSource:
         Raises:
             ChainUnavailableError: A receipt is missing, or of another block.
         """
-        receipts = await self._rpc.batch([("eth_getTransactionReceipt", [tx_hash]) for tx_hash in tx_hashes])
-        for tx_hash, receipt in zip(tx_hashes, receipts, strict=True):
-            if not isinstance(receipt, dict) or str(receipt.get("blockHash")).lower() not in block_hashes:
+        found = {str(each["transactionHash"]).lower(): each for each in await self.receipts_if_mined(tx_hashes)}
+        for tx_hash in tx_hashes:
+            if tx_hash not in found or str(found[tx_hash].get("blockHash")).lower() not in block_hashes:
                 raise ChainUnavailableError(f"the receipt of transaction {tx_hash} is not there")
-        return dict(zip(tx_hashes, receipts, strict=True))
+        return found
+
+    async def receipts_if_mined(self, tx_hashes: Sequence[str]) -> list[dict[str, Any]]:
+        """Read the receipts of those of these transactions that are in a block."""
+        answers = await self._rpc.batch([("eth_getTransactionReceipt", [tx_hash]) for tx_hash in tx_hashes])
+        return [answer for answer in answers if isinstance(answer, dict)]
 
     async def _require_sum(self, watched: Watched, logs: Sequence[Log], start: int, last_hash: str) -> None:
         """Require that old transfers sum up to the change of each balance: a lagging endpoint returns an empty range.

@@ -18,9 +18,9 @@ import trio
 
 from sightline.chain.relayer.work import require_same_chain
 from sightline.chain.rpc.client import JsonRpc, RpcResponseError, backoff_ms
-from sightline.chain.rpc.reader import RpcReader, block_ref, block_time_ms
+from sightline.chain.rpc.reader import RpcReader, block_ref, block_time_ms, hex_int
 from sightline.chain.watcher.books import entries_in
-from sightline.chain.watcher.events import Log, Meaning, Watched, parties, payments_in, read_logs
+from sightline.chain.watcher.events import Log, Meaning, Watched, log_of, parties, payments_in, read_logs
 from sightline.chain.watcher.logs import NEAR_BLOCKS, LogSource
 from sightline.chain.watcher.unknown import unknown_payments
 from sightline.domain.books.journal import JournalEntry
@@ -43,6 +43,8 @@ from sightline.ports.ledger import (
 log = structlog.get_logger()
 
 CHECKED_EVERY_MS: Final = 5_000
+OWN_PER_QUERY: Final = 500
+"""Transactions of ours that are looked up at once."""
 
 
 @final
@@ -322,21 +324,33 @@ class Watcher:
         return entries_in(logs, self._watched(()), times_ms, own, receipts)
 
     async def _read_old_books(self, cursor: BlockRef) -> bool:
-        """Read blocks that were applied before the journal existed, or by a server that did not write it.
-
-        Of their transactions without a log, which have failed, the gas is not known.
-        """
+        """Read blocks that were applied before the journal existed, or by a server that did not write it."""
         through = await self._books_read_through()
         if through >= cursor.number:
             return False
         first = max(0, through + 1)
         last, logs = await self._source.contract_logs(self._watched(()), first, cursor.number)
-        blocks = await self._source.blocks_of(logs)
-        entries = await self._entries(blocks, sorted({log.tx_hash for log in logs}), logs)
+        entries = await self._entries(await self._source.blocks_of(logs), sorted({log.tx_hash for log in logs}), logs)
+        if last == cursor.number:
+            entries += await self._old_own_entries(cursor, known={entry.tx_hash for entry in entries})
         nothing = Meaning(events=(), touched=frozenset(), settled=())
         books = BooksReading(first=first, through=last, entries=entries)
         await self._apply([], nothing, cursor, [], previous=cursor, books=books)
         return True
+
+    async def _old_own_entries(self, cursor: BlockRef, known: set[str]) -> tuple[JournalEntry, ...]:
+        """Build the entries of our transactions that no log of the contract names: refunds, and those that failed."""
+        found: tuple[JournalEntry, ...] = ()
+        after = ""
+        while tx_hashes := await self._ledger.without_entry(after=after, limit=OWN_PER_QUERY):
+            after = tx_hashes[-1]
+            receipts = await self._source.receipts_if_mined([each for each in tx_hashes if each not in known])
+            places = {hex_int(receipt["blockNumber"]): str(receipt["blockHash"]).lower() for receipt in receipts}
+            blocks = await self._source.blocks_at({at: each for at, each in places.items() if at <= cursor.number})
+            due = [receipt for receipt in receipts if hex_int(receipt["blockNumber"]) in blocks]
+            logs = [log_of(entry) for receipt in due for entry in receipt["logs"]]
+            found += await self._entries(blocks, [str(each["transactionHash"]).lower() for each in due], logs)
+        return found
 
     # Reorganisations.
 

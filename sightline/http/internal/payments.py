@@ -1,8 +1,10 @@
-"""Payments on the chain that the database does not know: what `sightline reconcile` shows and adopts."""
+"""What `sightline reconcile` shows and adopts: payments that the database does not know, and how the books differ."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, final
 
 from sightline.actors.payment_hold import PaymentHold
+from sightline.domain.books.differences import BooksCheck, Difference
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.settlement import ChainPayment, UnknownPayments
@@ -12,6 +14,7 @@ from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.admin import AdoptBody
+from sightline.http.schemas.base import iso
 from sightline.ports.administration import AuditAction
 from sightline.ports.ledger import PaymentJournal
 
@@ -21,9 +24,17 @@ _PATH: Final = "/internal/admin/unknown-payments"
 
 @final
 class PaymentResources:
-    """/internal/admin/unknown-payments."""
+    """/internal/admin/unknown-payments and /internal/admin/reconciliation."""
 
-    def __init__(self, journal: PaymentJournal, hold: PaymentHold, audit: Audit) -> None:
+    def __init__(
+        self,
+        journal: PaymentJournal,
+        hold: PaymentHold,
+        audit: Audit,
+        compare: Callable[[], Awaitable[tuple[BooksCheck, Sequence[Difference]]]],
+    ) -> None:
+        """Args: compare: compares the books with the chain; returns the first differences with the result."""
+        self._compare = compare
         self._journal = journal
         self._hold = hold
         self._audit = audit
@@ -70,6 +81,28 @@ class PaymentResources:
         await self._hold.load(self._journal.unknown)
         return Reply({"adopted": _sum_json(adopted), "unknown": _sum_json(self._hold.unknown)})
 
+    @Route(
+        "POST",
+        "/internal/admin/reconciliation",
+        "adminReconcile",
+        TAG,
+        "Compare the books with the chain now",
+        rate=RateClass.NONE,
+        errors=(Code.UNAVAILABLE,),
+    )
+    async def reconcile(self, _call: Call) -> Reply:
+        """Recompute everything that is final from the chain."""
+        check, differences = await self._compare()
+        return Reply(
+            {
+                "comparedAt": iso(check.at_ms),
+                "throughBlock": check.through_block,
+                "events": check.entries,
+                "differences": check.differences,
+                "items": [_difference_json(each) for each in differences],
+            }
+        )
+
     async def _adopt(self, body: AdoptBody, actor: str) -> UnknownPayments:
         adopted = await self._journal.adopt(
             through_block=body.through_block,
@@ -99,4 +132,14 @@ def _payment_json(payment: ChainPayment) -> dict[str, object]:
         "feeAmount": str(payment.fee_amount),
         "ratePerSecond": str(payment.rate),
         "chargeableSeconds": str(payment.seconds),
+    }
+
+
+def _difference_json(difference: Difference) -> dict[str, object]:
+    return {
+        "kind": difference.kind.value,
+        "subject": difference.subject,
+        "chain": difference.chain,
+        "books": difference.books,
+        "advice": difference.advice,
     }

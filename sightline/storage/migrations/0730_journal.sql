@@ -75,4 +75,21 @@ CREATE TABLE journal_cursor (
   read_through bigint NOT NULL
 );
 
+-- The last comparison of the books with the chain.
+CREATE TABLE books_check (
+  id boolean PRIMARY KEY DEFAULT true CHECK (id),
+  at_ms bigint NOT NULL,
+  through_block bigint NOT NULL,
+  entries bigint NOT NULL,
+  differences bigint NOT NULL
+);
+
+-- What was given up before.
+INSERT INTO journal_entry (kind, tx_hash, log_index, block_number, block_hash, block_at_ms, session_id, session_id_hash,
+  accounts, currencies, amounts, recorded_at_ms)
+SELECT 'WRITE_OFF', 'write-off:' || s.session_id, 0, coalesce(c.number, 0), coalesce(c.block_hash, ''), s.updated_at_ms,
+  s.session_id, s.session_id_hash, ARRAY['write-offs', 'receivable:' || s.payer], ARRAY['micro-USDC', 'micro-USDC'],
+  ARRAY[s.amount, -s.amount], s.updated_at_ms
+FROM settlement s LEFT JOIN chain_cursor c ON true WHERE s.state = 'WRITTEN_OFF' AND s.amount > 0;
+
 CREATE INDEX refund_by_transaction ON refund (tx_hash);

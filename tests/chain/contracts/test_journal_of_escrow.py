@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from sightline.chain.contracts.escrow import CREDITED_TOPIC
+from sightline.chain.reconcile.compare import compare_events
+from sightline.chain.reconcile.facts import ChainFacts, RawLog
 from sightline.chain.signer import Signer
 from sightline.chain.watcher.books import entries_in
 from sightline.chain.watcher.events import Log, Watched
+from sightline.domain.books.differences import Difference
 from sightline.domain.books.journal import EntryKind, JournalEntry, credit_of, held_by
 from tests.chain.contracts.escrow_world import RATE, SECONDS, EscrowWorld
 from tests.chain.contracts.ground import Done, Ground
@@ -76,17 +79,35 @@ class Diary:
 
     def assert_equal_to_the_contract(self) -> None:
         books, world = self.balances(), self.world
+        assert self.differences() == [], "the reconciliation decodes the same logs by itself"
         assert books["escrow"] == world.balance(world.escrow)
         assert -sum(books[account] for account in books if account.startswith("held:")) == world.ask("totalHeld()")
         assert -sum(books[account] for account in books if account.startswith("credit:")) == world.ask("totalCredit()")
         assert -books["stray"] == world.stray()
         assert all(books[account] <= 0 for account in books if account.startswith(("held:", "credit:", "stray")))
 
+    def differences(self) -> list[Difference]:
+        facts = ChainFacts(token=self.world.token.lower(), contract=self.world.escrow.lower(), is_escrow=True)
+        facts.read(
+            RawLog(
+                log.address, log.topics, words_of(log.data), log.tx_hash, log.log_index, log.block_number,
+                log.block_hash,
+            )
+            for log in self.ground.logs
+        )  # fmt: skip
+        assert facts.unexplained == []
+        entries = {(entry.tx_hash, entry.log_index): [entry] for entry in self.entries()}
+        return compare_events(facts.facts, entries, {}, {})
+
     def earned(self, who: str) -> int:
         return -self.balances()[f"payee:{self.world.address(who).lower()}"]
 
     def held(self, who: str) -> int:
         return -self.balances()[held_by(self.world.address(who).lower())]
+
+
+def words_of(data: bytes) -> tuple[int, ...]:
+    return tuple(int.from_bytes(data[at : at + 32]) for at in range(0, len(data), 32))
 
 
 @pytest.fixture

@@ -155,6 +155,7 @@ class ScriptedNode:
             if logs and tx_hash not in self.lost_receipts:
                 place = {
                     "blockHash": self.receipts_from or block.block_hash, "blockNumber": hex(block.number),
+                    "transactionHash": tx_hash,
                     "gasUsed": hex(GAS_USED), "effectiveGasPrice": hex(GAS_PRICE_WEI),
                 }  # fmt: skip
                 return place | {"from": self.senders.get(tx_hash, RELAYER), "logs": logs}

@@ -168,6 +168,19 @@ async def test_no_block_is_applied_without_the_receipts_of_our_transactions(offi
     assert [entry.kind for entry in await office.catch_up()] == [EntryKind.GAS, EntryKind.SETTLED]
 
 
+async def test_the_gas_of_our_old_transactions_is_found_although_no_log_of_the_contract_names_them(
+    office: Office,
+) -> None:
+    """Refunds, and transactions that failed, in blocks that were applied before the journal existed."""
+    await office.ledger.compose(a_payload(SESSION), now_ms=0)
+    event = transfer(CAROL, ALICE, 25, "without a log of the contract")
+    office.node.mine(event)
+    await office.ledger.store_signed(RELAYER, [an_attempt(tx_hash=event["transactionHash"])], now_ms=0)
+    office.bury()
+    [gas] = await office.catch_up()
+    assert (gas.kind, gas.tx_hash, gas.block_number) == (EntryKind.GAS, event["transactionHash"], 2)
+
+
 # What a log means, where no other test has it.
 
 

@@ -57,7 +57,7 @@ WHERE block_number > $1 AND reverses IS NULL AND kind <> '{EntryKind.WRITE_OFF}'
 ORDER BY id
 """  # noqa: S608  constants
 _LOWER_READ_THROUGH: Final = "UPDATE journal_cursor SET read_through = least(read_through, $1)"
-_OWN: Final = """
+OWN: Final = """
 SELECT tx_hash, min(session_id::text) AS session_id, count(DISTINCT session_id) AS sessions,
   bool_or(is_refund) AS is_refund
 FROM (
@@ -65,6 +65,13 @@ FROM (
   UNION ALL SELECT tx_hash, session_id, false FROM opening_attempt WHERE tx_hash = ANY($1::text[])
   UNION ALL SELECT tx_hash, session_id, true FROM refund WHERE tx_hash = ANY($1::text[])) o
 GROUP BY tx_hash
+"""
+_WITHOUT_ENTRY: Final = """
+SELECT tx_hash FROM (
+  SELECT tx_hash, 'GAS' AS kind FROM settlement_attempt UNION SELECT tx_hash, 'GAS' FROM opening_attempt
+  UNION SELECT tx_hash, kind FROM refund CROSS JOIN (VALUES ('GAS'), ('REFUND')) k(kind)) o
+WHERE tx_hash > $1 AND NOT EXISTS (SELECT FROM journal_entry e WHERE e.tx_hash = o.tx_hash AND e.kind = o.kind)
+GROUP BY tx_hash ORDER BY tx_hash LIMIT $2
 """
 _WRITTEN_OFF: Final = "SELECT session_id_hash, payer, amount FROM settlement WHERE session_id = $1"
 _ADD_WRITE_OFF: Final = f"""
@@ -112,8 +119,13 @@ async def own_transactions(connection: Connection, tx_hashes: Sequence[str]) -> 
             session_id=row["session_id"] if row["sessions"] == 1 else None,
             is_refund=row["is_refund"],
         )
-        for row in await connection.fetch(_OWN, list(tx_hashes))
+        for row in await connection.fetch(OWN, list(tx_hashes))
     }
+
+
+async def without_entry(connection: Connection, after: str, limit: int) -> list[str]:
+    """Return transactions that our keys have signed and whose gas or refund is not in the journal."""
+    return [row["tx_hash"] for row in await connection.fetch(_WITHOUT_ENTRY, after, limit)]
 
 
 async def write_off_in_journal(connection: Connection, session_id: str, now_ms: int) -> None:

@@ -256,6 +256,10 @@ class PostgresLedger(PostgresOutbox):
         """Return which of these transactions our keys have signed."""
         return await self._database.read(lambda connection: journal.own_transactions(connection, tx_hashes))
 
+    async def without_entry(self, *, after: str = "", limit: int) -> list[str]:
+        """Return transactions that our keys have signed and whose gas or refund is not in the journal."""
+        return await self._database.read(lambda connection: journal.without_entry(connection, after, limit))
+
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that every block up to the endpoint's head is applied."""
         await self._execute(_MARK_CHECKED, now_ms, ServerRole.WATCHER)
@@ -372,13 +376,14 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
         await connection.execute(_ADD_EVENTS, *_event_columns(application), now_ms)
     if application.readings:
         await _set_readings(connection, application, now_ms)
+    if application.escrowed:
+        taken = zip(*application.escrowed, strict=True)
+        await connection.execute(_RELEASE_ESCROWED, *(list(column) for column in taken), now_ms)
+    # After the opens: a hold may be opened and closed in these blocks.
     if application.settled:
         hashes = [settled[0] for settled in application.settled]
         numbers = [settled[1] for settled in application.settled]
         await connection.execute(_RELEASE_SETTLED, hashes, numbers, now_ms)
-    if application.escrowed:
-        taken = zip(*application.escrowed, strict=True)
-        await connection.execute(_RELEASE_ESCROWED, *(list(column) for column in taken), now_ms)
     if application.headers:
         headers = application.headers[-HEADERS_KEPT:]
         await connection.execute(
