@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final, Protocol, Self, TypeVar, final
 
 from sightline.domain.books.journal import JournalEntry
+from sightline.domain.books.statement import Invoice, Month, WorkspaceStatement
 from sightline.domain.errors import SightlineError
 from sightline.domain.session.model import Ended, Session
 from sightline.domain.settlement import ChainPayment, PaymentSums, SettlementPayload, UnknownPayments
@@ -662,6 +663,14 @@ class WalletLedger(Protocol):
 
     async def usage(self, workspace_id: str, side: UsageSide, *, first_day: int, last_day: int) -> list[UsageDay]:
         """Return a workspace's ended sessions by the day on which their end was recorded; empty days are left out."""
+        ...
+
+    async def statement(self, workspace_id: str, month: Month) -> WorkspaceStatement:
+        """Return what the journal says of a workspace's sessions in a month."""
+        ...
+
+    async def invoice(self, statement: WorkspaceStatement, *, now_ms: int) -> Invoice:
+        """Return the invoice of a closed month; the first call writes it with the next number of the month's year."""
         ...
 
     async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:

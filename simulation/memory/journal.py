@@ -1,6 +1,6 @@
 """The journal of the books in memory, with the contract of Postgres."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -24,6 +24,16 @@ class MemoryJournal:
     async def entries(self, *, after: int = 0, limit: int) -> list[StoredEntry]:
         """Return entries in the order in which they were written."""
         return self._entries[after : after + limit]
+
+    @property
+    def written(self) -> Sequence[StoredEntry]:
+        """Everything that was written."""
+        return self._entries
+
+    def is_read_before(self, end_ms: int, head: int | None) -> bool:
+        """Return whether every block before an instant is read and final."""
+        is_whole = self.read_through is not None and head is not None and self.read_through >= head
+        return is_whole and all(entry.block_at_ms >= end_ms for entry in self._pending.values())
 
     def apply(self, application: BlockApplication, now_ms: int) -> None:
         """Add the entries of a reading to those that wait, and write those whose block is final."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import final
 
+from sightline.domain.books.statement import Invoice, Month, WorkspaceStatement
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.settlement import UnknownPayments
 from sightline.domain.units import DAY_MS
@@ -40,6 +41,7 @@ from sightline.system.keccak import session_id_hash
 from simulation.memory.journal import MemoryJournal
 from simulation.memory.ledger_outbox import MemoryOutbox
 from simulation.memory.payments import MemoryPayments
+from simulation.memory.statements import MemoryStatements
 
 
 @dataclass(slots=True)
@@ -84,6 +86,7 @@ class MemoryLedger(MemoryOutbox):
         self._checked_at_ms = 0
         self.payments = MemoryPayments(self._has_settlement_or_will, self._sum_settled)
         self.journal = MemoryJournal(self._session_of_hash)
+        self.statements = MemoryStatements(self.journal)
 
     async def identify(self, identity: ChainIdentity) -> ChainIdentity:
         """Record the chain's identity if there is none, and return the recorded one."""
@@ -342,6 +345,15 @@ class MemoryLedger(MemoryOutbox):
                 before.fee_amount + payload.fee_amount,
             )
         return [days[day] for day in sorted(days)]
+
+    async def statement(self, workspace_id: str, month: Month) -> WorkspaceStatement:
+        """Return what the journal says of a workspace's sessions in a month."""
+        head = None if self._head is None else self._head.number
+        return self.statements.read(workspace_id, month, list(self._settlements.values()), self._checked_at_ms, head)
+
+    async def invoice(self, statement: WorkspaceStatement, *, now_ms: int) -> Invoice:
+        """Return the invoice of a closed month."""
+        return self.statements.invoice(statement, now_ms)
 
     async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:
         """Count test money for a wallet."""

@@ -1,5 +1,7 @@
 """`sightline reconcile` on a real server: silent while the books agree with the chain, a line and exit code 1 else."""
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -14,8 +16,8 @@ from tests.conftest import on_server
 from tests.e2e.server import Server, until
 
 
-async def reconcile(server: Server, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-m", "sightline.cli", "reconcile", *arguments]
+async def sightline(server: Server, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "sightline.cli", *arguments]
     data_dir = ["--data-dir", str(server.directory / "data")]
     return await trio.run_process([*command, *data_dir], check=False, capture_stdout=True, capture_stderr=True)
 
@@ -31,7 +33,7 @@ async def test_a_difference_is_a_line_with_what_to_do_a_metric_and_the_exit_code
 
     # The server compares by itself soon after its first start.
     await until(metrics, lambda text: "\nsightline_books_differences 0" in text, "the books were compared")
-    clean = await reconcile(server, "--json")
+    clean = await sightline(server, "reconcile", "--json")
     assert clean.returncode == 0, clean.stderr
     assert json.loads(clean.stdout)["books"]["differences"] == 0
 
@@ -45,13 +47,23 @@ async def test_a_difference_is_a_line_with_what_to_do_a_metric_and_the_exit_code
 
     dsn = lay_out(server.directory / "data" / "postgres", find_binaries()).dsn
     await trio.to_thread.run_sync(on_server, dsn, plant)
-    found = await reconcile(server, "--json")
+    found = await sightline(server, "reconcile", "--json")
     assert found.returncode == 1
     books = json.loads(found.stdout)["books"]
     assert {each["kind"] for each in books["items"]} == {"entry of a block that is not on the chain", "wrong balance"}
-    said = await reconcile(server)
+    said = await sightline(server, "reconcile")
     assert said.returncode == 1
     lines = said.stdout.decode().splitlines()
     assert sum(line.startswith("entry of a block that is not on the chain: STRAY in block 0") for line in lines) == 1
     assert "2 differences" in lines[-1]
     await until(metrics, lambda text: "\nsightline_books_differences 2" in text, "the metric tells it")
+    # The journal comes as JSON lines or as CSV.
+    [entry] = [json.loads(line) for line in (await sightline(server, "admin", "journal")).stdout.splitlines()]
+    assert (entry["kind"], entry["lines"][0]) == (
+        "STRAY", {"account": "escrow", "currency": "micro-USDC", "amount": "5"},
+    )  # fmt: skip
+    table = (await sightline(server, "admin", "journal", "--csv")).stdout.decode()
+    assert [(row["txHash"], row["account"], row["amount"]) for row in csv.DictReader(io.StringIO(table))] == [
+        ("0xt", "escrow", "5"), ("0xt", "stray", "-5"),
+    ]  # fmt: skip
+    assert (await sightline(server, "admin", "journal", "--after", str(entry["id"]))).stdout == b""

@@ -13,10 +13,10 @@ from sightline.http.internal.admin import TAG, actor_of
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
-from sightline.http.schemas.admin import AdoptBody
+from sightline.http.schemas.admin import AdoptBody, JournalQuery
 from sightline.http.schemas.base import iso
 from sightline.ports.administration import AuditAction
-from sightline.ports.ledger import PaymentJournal
+from sightline.ports.ledger import Journal, PaymentJournal, StoredEntry
 
 LISTED_MAX: Final = 1_000
 _PATH: Final = "/internal/admin/unknown-payments"
@@ -24,17 +24,19 @@ _PATH: Final = "/internal/admin/unknown-payments"
 
 @final
 class PaymentResources:
-    """/internal/admin/unknown-payments and /internal/admin/reconciliation."""
+    """/internal/admin: unknown-payments, reconciliation and journal."""
 
     def __init__(
         self,
         journal: PaymentJournal,
         hold: PaymentHold,
         audit: Audit,
+        books: Journal,
         compare: Callable[[], Awaitable[tuple[BooksCheck, Sequence[Difference]]]],
     ) -> None:
         """Args: compare: compares the books with the chain; returns the first differences with the result."""
         self._compare = compare
+        self._books = books
         self._journal = journal
         self._hold = hold
         self._audit = audit
@@ -103,6 +105,21 @@ class PaymentResources:
             }
         )
 
+    @Route(
+        "GET",
+        "/internal/admin/journal",
+        "adminListJournal",
+        TAG,
+        "Entries of the journal, oldest first",
+        query=JournalQuery,
+        rate=RateClass.NONE,
+    )
+    async def journal(self, call: Call) -> Reply:
+        """A page of entries after an id."""
+        query: JournalQuery = call.query
+        entries = await self._books.entries(after=query.after, limit=LISTED_MAX)
+        return Reply({"items": [_entry_json(each) for each in entries]})
+
     async def _adopt(self, body: AdoptBody, actor: str) -> UnknownPayments:
         adopted = await self._journal.adopt(
             through_block=body.through_block,
@@ -142,4 +159,25 @@ def _difference_json(difference: Difference) -> dict[str, object]:
         "chain": difference.chain,
         "books": difference.books,
         "advice": difference.advice,
+    }
+
+
+def _entry_json(stored: StoredEntry) -> dict[str, object]:
+    entry = stored.entry
+    return {
+        "id": stored.id,
+        "kind": entry.kind.value,
+        "blockNumber": entry.block_number,
+        "blockHash": entry.block_hash,
+        "blockAt": iso(entry.block_at_ms),
+        "txHash": entry.tx_hash,
+        "logIndex": entry.log_index,
+        "sessionId": entry.session_id,
+        "sessionIdHash": entry.session_id_hash,
+        "reverses": stored.reverses,
+        "recordedAt": iso(stored.recorded_at_ms),
+        "lines": [
+            {"account": line.account, "currency": line.currency.value, "amount": str(line.amount)}
+            for line in entry.lines
+        ],
     }

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final, final
 
+from sightline.domain.books.statement import Invoice, Month, WorkspaceStatement
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import (
     DAY_MS,
@@ -36,6 +37,7 @@ from sightline.storage.postgres.money.payments import (
     unknown_columns,
 )
 from sightline.storage.postgres.money.settlements import PostgresOutbox
+from sightline.storage.postgres.money.statements import issue_invoice, read_statement
 
 _USAGE = """
 SELECT composed_at_ms / 86400000 AS day, count(*) AS sessions, sum((payload ->> 'seconds')::bigint) AS seconds,
@@ -315,6 +317,14 @@ class PostgresLedger(PostgresOutbox):
             UsageDay(row["day"], row["sessions"], int(row["seconds"]), int(row["to_amount"]), int(row["fee_amount"]))
             for row in rows
         ]
+
+    async def statement(self, workspace_id: str, month: Month) -> WorkspaceStatement:
+        """Return what the journal says of a workspace's sessions in a month."""
+        return await self._database.read(lambda connection: read_statement(connection, workspace_id, month))
+
+    async def invoice(self, statement: WorkspaceStatement, *, now_ms: int) -> Invoice:
+        """Return the invoice of a closed month."""
+        return await self._database.transact(lambda connection: issue_invoice(connection, statement, now_ms))
 
     async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:
         """Count test money for a wallet."""
