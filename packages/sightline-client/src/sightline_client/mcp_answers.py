@@ -1,12 +1,12 @@
 """Structured answers of the MCP tools. Their JSON schemas are the output schemas that hosts read."""
 
-from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from sightline_client.models import Quote, Session, SessionState, Wallet
+from sightline_client.models.base import Time
 
 NEXT_STEP: Final = {
     SessionState.ASSIGNED: "An operator is on the way. Call get_session until the state is LIVE, or cancel_request.",
@@ -30,7 +30,7 @@ class PlaceAnswer(Answer):
     rate_per_second_usdc: Usdc
     seconds: int
     available_operators: int
-    expires_at: datetime
+    expires_at: Time
 
     @classmethod
     def of(cls, quote: Quote) -> "PlaceAnswer":
@@ -58,7 +58,7 @@ class SessionAnswer(Answer):
     cost_so_far_usdc: Usdc
     charged_usdc: Annotated[str, Field(description="USDC as decimal text; 0 until the session is over")]
     hold_usdc: Usdc
-    expires_at: datetime | None
+    expires_at: Time | None
     next_step: Annotated[str | None, Field(description="What to call next")]
 
     @classmethod
