@@ -1,0 +1,147 @@
+"""What the MCP server decides without a Sightline server."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import version
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from sightline_client import NO_RETRY, AsyncSightline, usdc
+from sightline_client.mcp_confirm import Confirm, limit_of
+from sightline_client.mcp_server import build_server
+
+WISH = {"lat": 1.0, "lng": 2.0, "quote_id": "q", "seconds": 60}
+
+
+async def refusal(max_charge_usdc: Any) -> tuple[str, list[bytes]]:
+    """What request_view says, and the bodies of the calls it made; none is answered."""
+    sent: list[bytes] = []
+
+    async def lose(request: httpx2.Request) -> None:
+        sent.append(request.content)
+        raise httpx2.ReadError("lost", request=request)
+
+    async with httpx2.AsyncClient(event_hooks={"request": [lose]}) as http:
+        built = build_server(
+            lambda _ctx: AsyncSightline("http://127.0.0.1:9", http=http, retry=NO_RETRY), lambda _ctx: Confirm.NEVER
+        )
+        async with Client(built) as client:
+            answer = await client.call_tool("request_view", WISH | {"max_charge_usdc": max_charge_usdc})
+    assert answer.is_error
+    return str(answer.content[0]), sent
+
+
+@pytest.mark.parametrize(
+    ("said", "micro"), [("0.50", 500_000), (0.5, 500_000), (0.1, 100_000), (1, 1_000_000), ("3", 3_000_000)]
+)
+async def test_max_charge_is_text_or_a_number_and_its_decimal_text_counts(said: Any, micro: int) -> None:
+    _, sent = await refusal(said)
+    assert f'"maxHoldMicroUsdc":"{micro}"'.encode() in sent[0].replace(b" ", b"")
+
+
+@pytest.mark.parametrize("said", [True, None, [1], -0.5, "cheap", 0.1234567])
+async def test_a_max_charge_that_is_no_amount_requests_nothing(said: Any) -> None:
+    text, sent = await refusal(said)
+    assert "max_charge_usdc" in text
+    assert sent == []
+
+
+def test_the_smallest_amount_is_read_from_a_number() -> None:
+    assert limit_of(0.000001) == usdc("0.000001") == 1
+
+
+class NotFound(BaseHTTPRequestHandler):
+    """Answers 404 to every call."""
+
+    def do_GET(self) -> None:
+        body = b'{"code": "NOT_FOUND", "message": "Not found"}'
+        self.send_response(404)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing to stderr."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """URL of a server that knows no path."""
+    with HTTPServer(("127.0.0.1", 0), NotFound) as server:
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        serving.join()
+
+
+@pytest.mark.parametrize(("level", "is_logged"), [(None, False), ("info", True)])
+async def test_sightline_mcp_logs_http_requests_only_if_asked_to(
+    url: str, tmp_path: Path, level: str | None, is_logged: bool
+) -> None:
+    env = os.environ | {"SIGHTLINE_URL": url, "SIGHTLINE_API_KEY": "svc_test"}
+    env |= {} if level is None else {"SIGHTLINE_MCP_LOG_LEVEL": level}
+    started = StdioServerParameters(command=sys.executable, args=["-m", "sightline_client.mcp_server"], env=env)
+    path = tmp_path / "stderr"
+    with path.open("w") as log:
+        async with Client(stdio_client(started, errlog=log)) as client:
+            answer = await client.call_tool("wallet", {})
+    assert "NOT_FOUND" in str(answer.content[0])
+    lines = [line for line in path.read_text().splitlines() if "HTTP Request" in line]
+    assert [f"GET {url}/api/v1/wallet" in line and "404" in line for line in lines] == [True] * is_logged
+    assert is_logged or path.read_text() == ""
+
+
+def test_an_unknown_log_level_is_refused() -> None:
+    env = os.environ | {"SIGHTLINE_MCP_LOG_LEVEL": "loud"}
+    line = [sys.executable, "-m", "sightline_client.mcp_server"]
+    done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "SIGHTLINE_MCP_LOG_LEVEL is 'LOUD'" in done.stderr
+
+
+async def test_every_tool_but_the_picture_s_declares_what_it_returns() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert {name for name, tool in tools.items() if tool.output_schema is None} == {"get_frame"}
+    quote = tools["check_place"].output_schema["properties"]
+    assert {"quoteId", "priceUsdc", "expiresAt"} < set(quote)
+    assert quote["expiresAt"]["format"] == "date-time"
+    assert all("\n    " not in tool.description for tool in tools.values())
+
+
+async def test_a_host_is_shown_a_prompt_resources_and_the_version() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        resources = [each.uri_template for each in (await client.list_resource_templates()).resource_templates]
+        wish = {"lat": "52.5", "lng": "13.4", "question": "How many buses?"}
+        [message] = (await client.get_prompt("watch_place", wish)).messages
+        assert client.server_info.version == version("sightline-client")
+    assert resources == ["sightline://sessions/{session_id}/frame", "sightline://sessions/{session_id}/receipt"]
+    assert "52.5, 13.4" in message.content.text
+    assert "How many buses?" in message.content.text
+    assert "at most 0.10 USDC" in message.content.text
+
+
+async def test_wrong_arguments_are_named_in_one_line() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        answer = await client.call_tool("check_place", {"lat": 100, "lng": "east"})
+    assert answer.is_error
+    assert answer.content[0].text == (
+        "INVALID_ARGUMENT: lat: Input should be less than or equal to 90; "
+        "lng: Input should be a valid number, unable to parse string as a number"
+    )
+
+
+async def test_a_resource_that_cannot_be_read_says_why() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        with pytest.raises(MCPError, match="NotReachedError: Cannot reach"):
+            await client.read_resource("sightline://sessions/none/frame")
