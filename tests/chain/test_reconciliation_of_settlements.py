@@ -10,6 +10,7 @@ from sightline.chain.contracts.abi import call_data
 from sightline.chain.service import ChainService
 from sightline.domain.books.differences import Difference, DifferenceKind
 from sightline.domain.books.journal import EntryKind
+from sightline.domain.units import DAY_MS
 from sightline.ports.administration import RefundState
 from sightline.ports.chain import RefundRequest
 from sightline.ports.ledger import SettlementState
@@ -105,3 +106,21 @@ async def test_money_that_somebody_sends_to_the_contract_is_stray_in_the_books(
     assert head is not None
     sums = await PostgresBooks(database).balances(head.number)
     assert sums["stray"] == -sums["escrow"] <= -USDC
+
+
+async def test_a_comparison_that_is_not_due_is_not_repeated_by_any_server(
+    world: World, service: ChainService, database: Database
+) -> None:
+    await world.until_books_read()
+    books = PostgresBooks(database)
+    await service.reconciler(books).run_if_due(DAY_MS)
+    first = await books.last_check()
+    assert first is not None
+    await world.fund(world.payer, 1)
+    await world.until_books_read()
+    await service.reconciler(books).run_if_due(DAY_MS)
+    assert await books.last_check() == first
+    await service.reconciler(books).run_if_due(0)
+    again = await books.last_check()
+    assert again is not None
+    assert again.through_block > first.through_block

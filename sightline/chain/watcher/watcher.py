@@ -45,6 +45,8 @@ log = structlog.get_logger()
 CHECKED_EVERY_MS: Final = 5_000
 OWN_PER_QUERY: Final = 500
 """Transactions of ours that are looked up at once."""
+OLD_LOGS_MAX: Final = 1_000
+"""About how many old logs are written to the journal in one transaction, within the store's deadline."""
 
 
 @final
@@ -330,27 +332,32 @@ class Watcher:
             return False
         first = max(0, through + 1)
         last, logs = await self._source.contract_logs(self._watched(()), first, cursor.number)
-        entries = await self._entries(await self._source.blocks_of(logs), sorted({log.tx_hash for log in logs}), logs)
+        if len(logs) > OLD_LOGS_MAX:
+            last = sorted(log.block_number for log in logs)[OLD_LOGS_MAX]
+            logs = [log for log in logs if log.block_number <= last]
         if last == cursor.number:
-            entries += await self._old_own_entries(cursor, known={entry.tx_hash for entry in entries})
-        nothing = Meaning(events=(), touched=frozenset(), settled=())
-        books = BooksReading(first=first, through=last, entries=entries)
-        await self._apply([], nothing, cursor, [], previous=cursor, books=books)
+            await self._read_old_own(cursor, first)
+        entries = await self._entries(await self._source.blocks_of(logs), sorted({log.tx_hash for log in logs}), logs)
+        await self._apply_books(cursor, BooksReading(first=first, through=last, entries=entries))
         return True
 
-    async def _old_own_entries(self, cursor: BlockRef, known: set[str]) -> tuple[JournalEntry, ...]:
-        """Build the entries of our transactions that no log of the contract names: refunds, and those that failed."""
-        found: tuple[JournalEntry, ...] = ()
+    async def _read_old_own(self, cursor: BlockRef, first: int) -> None:
+        """Read our transactions that no log of the contract names: refunds, and those that failed."""
         after = ""
         while tx_hashes := await self._ledger.without_entry(after=after, limit=OWN_PER_QUERY):
             after = tx_hashes[-1]
-            receipts = await self._source.receipts_if_mined([each for each in tx_hashes if each not in known])
+            receipts = await self._source.receipts_if_mined(tx_hashes)
             places = {hex_int(receipt["blockNumber"]): str(receipt["blockHash"]).lower() for receipt in receipts}
             blocks = await self._source.blocks_at({at: each for at, each in places.items() if at <= cursor.number})
             due = [receipt for receipt in receipts if hex_int(receipt["blockNumber"]) in blocks]
             logs = [log_of(entry) for receipt in due for entry in receipt["logs"]]
-            found += await self._entries(blocks, [str(each["transactionHash"]).lower() for each in due], logs)
-        return found
+            entries = await self._entries(blocks, [str(each["transactionHash"]).lower() for each in due], logs)
+            if entries:
+                await self._apply_books(cursor, BooksReading(first=first, through=first - 1, entries=entries))
+
+    async def _apply_books(self, cursor: BlockRef, books: BooksReading) -> None:
+        nothing = Meaning(events=(), touched=frozenset(), settled=())
+        await self._apply([], nothing, cursor, [], previous=cursor, books=books)
 
     # Reorganisations.
 

@@ -1,14 +1,19 @@
 """What the reconciliation reads of the books, on Postgres."""
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from sightline.domain.books.differences import BooksCheck, Difference, DifferenceKind
 from sightline.domain.books.rows import JournalPlace, PaidRow, RefundRow
 from sightline.ports.ledger import StoredEntry
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
+from sightline.storage.database.work import Unit
 from sightline.storage.postgres.money.journal import OWN, stored_entry, without_entry
+
+T = TypeVar("T")
+DEADLINE_MS: Final = 120_000
+"""Of one query. Some add up the whole journal; nobody waits for them."""
 
 _PLACE: Final = "SELECT c.number, j.read_through FROM chain_cursor c CROSS JOIN journal_cursor j"
 _BETWEEN: Final = """
@@ -87,31 +92,34 @@ class PostgresBooks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def _read(self, unit: Unit[T]) -> T:
+        return await self._database.read(unit, deadline_ms=DEADLINE_MS)
+
     async def place(self) -> JournalPlace | None:
         """Return how far the watcher has read."""
-        row = await self._database.read(lambda connection: connection.fetchrow(_PLACE))
+        row = await self._read(lambda connection: connection.fetchrow(_PLACE))
         if row is None:
             return None
         return JournalPlace(applied=row["number"], read_through=row["read_through"])
 
     async def entries_between(self, first: int, last: int) -> list[StoredEntry]:
         """Return the entries of blocks."""
-        rows = await self._database.read(lambda connection: connection.fetch(_BETWEEN, first, last))
+        rows = await self._read(lambda connection: connection.fetch(_BETWEEN, first, last))
         return [stored_entry(row) for row in rows]
 
     async def entries_of(self, tx_hashes: Sequence[str]) -> list[StoredEntry]:
         """Return the entries of transactions."""
-        rows = await self._database.read(lambda connection: connection.fetch(_OF_TRANSACTIONS, list(tx_hashes)))
+        rows = await self._read(lambda connection: connection.fetch(_OF_TRANSACTIONS, list(tx_hashes)))
         return [stored_entry(row) for row in rows]
 
     async def sessions_of(self, hashes: Sequence[str]) -> dict[str, str]:
         """Return the sessions with these hashes."""
-        rows = await self._database.read(lambda connection: connection.fetch(_SESSIONS, list(hashes)))
+        rows = await self._read(lambda connection: connection.fetch(_SESSIONS, list(hashes)))
         return {row["session_id_hash"]: row["session_id"] for row in rows}
 
     async def paid(self, hashes: Sequence[str]) -> dict[str, PaidRow]:
         """Return the settlements with these hashes that say that they are on the chain."""
-        rows = await self._database.read(lambda connection: connection.fetch(_PAID, list(hashes)))
+        rows = await self._read(lambda connection: connection.fetch(_PAID, list(hashes)))
         return {
             row["session_id_hash"]: PaidRow(
                 session_id_hash=row["session_id_hash"],
@@ -127,22 +135,22 @@ class PostgresBooks:
 
     async def paid_between(self, first: int, last: int) -> list[str]:
         """Return the hashes of settlements that are confirmed in these blocks."""
-        rows = await self._database.read(lambda connection: connection.fetch(_PAID_BETWEEN, first, last))
+        rows = await self._read(lambda connection: connection.fetch(_PAID_BETWEEN, first, last))
         return [row["session_id_hash"] for row in rows]
 
     async def opened_between(self, first: int, last: int) -> dict[str, int]:
         """Return the amounts of holds that are confirmed in these blocks."""
-        rows = await self._database.read(lambda connection: connection.fetch(_OPENED_BETWEEN, first, last))
+        rows = await self._read(lambda connection: connection.fetch(_OPENED_BETWEEN, first, last))
         return {row["session_id_hash"]: int(row["max_amount"]) for row in rows}
 
     async def owners(self, tx_hashes: Sequence[str]) -> dict[str, str | None]:
         """Return the transactions that our keys have signed, with the session if it is only one."""
-        rows = await self._database.read(lambda connection: connection.fetch(OWN, list(tx_hashes)))
+        rows = await self._read(lambda connection: connection.fetch(OWN, list(tx_hashes)))
         return {row["tx_hash"]: row["session_id"] if row["sessions"] == 1 else None for row in rows}
 
     async def refunds(self, tx_hashes: Sequence[str]) -> dict[str, RefundRow]:
         """Return the refunds in these transactions."""
-        rows = await self._database.read(lambda connection: connection.fetch(_REFUNDS, list(tx_hashes)))
+        rows = await self._read(lambda connection: connection.fetch(_REFUNDS, list(tx_hashes)))
         return {
             row["tx_hash"]: RefundRow(
                 tx_hash=row["tx_hash"], session_id=row["session_id"], receiver=row["receiver"],
@@ -153,11 +161,11 @@ class PostgresBooks:
 
     async def without_entry(self, *, after: str, limit: int) -> list[str]:
         """Return transactions that our keys have signed and that lack an entry of their gas or refund."""
-        return await self._database.read(lambda connection: without_entry(connection, after, limit))
+        return await self._read(lambda connection: without_entry(connection, after, limit))
 
     async def balances(self, through: int) -> dict[str, int]:
         """Return the journal's balances."""
-        row = await self._database.read(lambda connection: connection.fetchrow(_BALANCES, through))
+        row = await self._read(lambda connection: connection.fetchrow(_BALANCES, through))
         return {name: int(row[name]) for name in ("escrow", "stray", "held", "credit")}
 
     async def own_differences(self, through: int) -> list[Difference]:
@@ -195,7 +203,7 @@ class PostgresBooks:
             ]  # fmt: skip
             return found
 
-        return await self._database.read(unit)
+        return await self._read(unit)
 
     async def record(self, check: BooksCheck) -> None:
         """Store the result as the last one."""
@@ -204,5 +212,5 @@ class PostgresBooks:
 
     async def last_check(self) -> BooksCheck | None:
         """Return the last result."""
-        row = await self._database.read(lambda connection: connection.fetchrow(_LAST))
+        row = await self._read(lambda connection: connection.fetchrow(_LAST))
         return None if row is None else BooksCheck(**dict(row))
