@@ -45,8 +45,6 @@ log = structlog.get_logger()
 CHECKED_EVERY_MS: Final = 5_000
 OWN_PER_QUERY: Final = 500
 """Transactions of ours that are looked up at once."""
-OLD_LOGS_MAX: Final = 1_000
-"""About how many old logs are written to the journal in one transaction, within the store's deadline."""
 
 
 @final
@@ -63,6 +61,8 @@ class WatcherOptions:
     """Maximum number of blocks applied in one transaction."""
     log_span_max: int = 2_000
     """Number of blocks in one query of old logs; halved when the endpoint refuses the range."""
+    old_logs_max: int = 1_000
+    """About how many old logs are written to the journal in one transaction, so that it ends before its deadline."""
     sweep_ms: int = 600_000
     """Age after which a wallet is read again, to detect changes without a log."""
     sweep_every_ms: int = 30_000
@@ -332,8 +332,8 @@ class Watcher:
             return False
         first = max(0, through + 1)
         last, logs = await self._source.contract_logs(self._watched(()), first, cursor.number)
-        if len(logs) > OLD_LOGS_MAX:
-            last = sorted(log.block_number for log in logs)[OLD_LOGS_MAX]
+        if len(logs) > self._options.old_logs_max:
+            last = sorted(log.block_number for log in logs)[self._options.old_logs_max]
             logs = [log for log in logs if log.block_number <= last]
         if last == cursor.number:
             await self._read_old_own(cursor, first)

@@ -99,6 +99,19 @@ async def test_blocks_from_before_the_journal_are_read_once_in_ranges_that_the_e
     assert await office.catch_up() == first
 
 
+async def test_many_old_logs_are_written_in_several_transactions_without_a_gap(office: Office) -> None:
+    for number in range(7):
+        office.pay(amount=10 + number, tx=f"tx {number}", session_id=SESSION[:-1] + str(number))
+    office.bury()
+    watcher, through = office.watcher(old_logs_max=2), list[int | None]()
+    while await watcher.watch_once():
+        if (now := await office.ledger.books_read_through()) is not None:
+            through.append(now)
+    written = [stored.entry for stored in await office.ledger.journal.entries(limit=100)]
+    assert [entry.lines[0].amount for entry in written] == list(range(10, 17))
+    assert len(set(through)) == 3
+
+
 async def test_blocks_that_another_version_has_applied_are_read_once_more(office: Office) -> None:
     await office.catch_up()
     office.pay(tx="unread")

@@ -172,6 +172,19 @@ async def test_transactions_of_our_keys_are_known_with_the_session_if_it_is_one(
     }
 
 
+async def test_a_transaction_of_ours_lacks_an_entry_until_its_gas_is_in_the_journal(book: Book) -> None:
+    for nonce, session_id in enumerate((SESSION, OTHER_SESSION)):
+        await book.ledger.compose(a_payload(session_id), now_ms=0)  # type: ignore[attr-defined]  # both have it
+        attempt = an_attempt(session_id, nonce=nonce, tx_hash=f"0xt{nonce}")
+        await book.ledger.store_signed(RELAYER, [attempt], now_ms=0)
+    assert await book.ledger.without_entry(limit=10) == ["0xt0", "0xt1"]
+    assert await book.ledger.without_entry(limit=1) == ["0xt0"]
+    assert await book.ledger.without_entry(after="0xt0", limit=10) == ["0xt1"]
+    gas = replace(settled_entry(), kind=EntryKind.GAS, tx_hash="0xt0", log_index=-1, lines=gas_lines(RELAYER, 5))
+    await book.read(gas)
+    assert await book.ledger.without_entry(limit=10) == ["0xt1"]
+
+
 async def test_gas_is_counted_in_wei_beside_the_events_of_its_transaction(book: Book) -> None:
     gas = replace(settled_entry(), kind=EntryKind.GAS, log_index=-1, lines=gas_lines(RELAYER, 10**30))
     assert [each.entry for each in await book.read(settled_entry(), gas)] == [gas, settled_entry()]
