@@ -56,13 +56,17 @@ class Network:
         """
         nft(self.name, table)
 
-    def more_addresses(self, count: int) -> list[str]:
-        """Give this machine further addresses in the client's network."""
-        base, _, _ = self.server.rpartition(".")
-        addresses = [f"{base}.{200 + index}" for index in range(count)]
-        for address in addresses:
+    def public_addresses(self) -> tuple[str, str, str]:
+        """Give this machine three addresses, and the client one, that browsers take for public; returns this machine's.
+
+        Chromium refuses candidates of port 443 at private addresses, and calls from public pages to them.
+        """
+        base = f"198.18.{self.name.removeprefix('client')}"
+        ours = (f"{base}.1", f"{base}.2", f"{base}.4")
+        for address in ours:
             ip("address", "add", f"{address}/24", "dev", self.name.replace("client", "s"))
-        return addresses
+        ip("-n", self.name, "address", "add", f"{base}.3/24", "dev", self.name.replace("client", "c"))
+        return ours
 
     def leave(self) -> None:
         """Take the client's addresses away, as when a phone leaves a Wi-Fi."""
@@ -147,10 +151,10 @@ class RoutedNetwork:
         return ("ip", "netns", "exec", self.name(place))
 
     def nat(self, place: str, *, inward: str = "", outward: str = "masquerade") -> None:
-        """Make a router translate addresses.
+        """Make a router translate addresses, and drop packets from the internet that nobody inside asked for.
 
         Args:
-            inward: nftables rules for packets from the internet, before routing.
+            inward: The nftables statement for packets from the internet that are to be let in, before routing.
             outward: The statement for packets to the internet.
         """
         nft(
@@ -159,6 +163,10 @@ class RoutedNetwork:
             table ip nat {{
                 chain in {{ type nat hook prerouting priority dstnat; iifname "outer" {inward or "accept"}; }}
                 chain out {{ type nat hook postrouting priority srcnat; oifname "outer" {outward}; }}
+                chain through {{
+                    type filter hook forward priority filter;
+                    iifname "outer" ct state new ct status & dnat == 0 drop;
+                }}
             }}
             """,
         )
