@@ -6,7 +6,8 @@ const GATHER_MS = 1000;
 const PATCH_MS = 3000;
 /** How long a connection may take from its offer or its ICE restart. */
 export const CONNECT_MS = 10_000;
-export const RESTART_MS = 4000;
+/** How long an ICE restart may take. A phone that comes from UDP to a network with TCP alone was seen to take 3.3 s. */
+export const RESTART_MS = 6000;
 
 export interface Exchange {
   peer: RTCPeerConnection;

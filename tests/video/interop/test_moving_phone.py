@@ -9,6 +9,7 @@ import trio
 
 from sightline.ports.video import Frame, FrameQuery, MediaKind
 from tests.video.interop.browser import Page, a_browser
+from tests.video.interop.firefox import a_firefox
 from tests.video.interop.test_chromium import watch
 from tests.video.interop.test_networks import NO_UDP, options_of
 from tests.video.support.harness import Rig, a_frame, a_rig, a_session_id, publishing
@@ -25,11 +26,16 @@ def network() -> Iterator[Network]:
         yield made
 
 
-async def move(network: Network, page: Page) -> None:
-    """Take the browser's network away, and give it another one after it has noticed."""
+async def move(network: Network, page: Page, firewall: str = "") -> None:
+    """Take the browser's network away, and give it another one after it has noticed.
+
+    Args:
+        firewall: Rules of the other network.
+    """
     await page.run("void (window.left = new Promise((done) => addEventListener('offline', done, { once: true })))")
     network.leave()
     await page.run("window.left.then(() => true)")
+    network.firewall(firewall)
     network.arrive()
 
 
@@ -63,11 +69,13 @@ def assert_one_publisher(rig: Rig, first: Frame, last: Frame) -> None:
     assert MediaKind.DISCONNECTED not in kinds
 
 
-@pytest.mark.parametrize("firewall", ["", NO_UDP], ids=["udp", "tcp"])
+@pytest.mark.parametrize(
+    ("before", "after"), [("", ""), (NO_UDP, NO_UDP), ("", NO_UDP)], ids=["udp", "tcp", "udp-to-tcp"]
+)
 async def test_a_phone_that_comes_to_another_network_restarts_ice_and_stays_the_same_publisher(
-    client_script: Path, network: Network, firewall: str
+    client_script: Path, network: Network, before: str, after: str
 ):
-    network.firewall(firewall)
+    network.firewall(before)
     async with (
         a_rig(options_of(network), host=network.server) as rig,
         a_browser(client_script, host=network.server, inside=network.inside) as (browser, url),
@@ -77,11 +85,25 @@ async def test_a_phone_that_comes_to_another_network_restarts_ice_and_stays_the_
         await page.run(f"publishOurs({made.whip_url!r})")
         await page.run("whenConnected()")
         first = await a_frame(rig.backend, made.ref)
-        await move(network, page)
+        await move(network, page, after)
         await picture_again(rig, made.ref, "another network")
         await restarted(rig, "whip")
         last = await picture_again(rig, made.ref, "the restart")
         assert_one_publisher(rig, first, last)
+
+
+async def test_a_phone_with_firefox_restarts_ice_and_stays_the_same_publisher(client_script: Path, network: Network):
+    async with a_rig(options_of(network), host=network.server) as rig:
+        made = await rig.backend.create_input(a_session_id())
+        script = f"publishOurs({made.whip_url!r}).then(whenConnected).then(() => true)"
+        async with a_firefox(client_script, script, host=network.server, inside=network.inside) as report:
+            assert await report()
+            first = await a_frame(rig.backend, made.ref)
+            network.leave()
+            network.arrive()
+            await restarted(rig, "whip")
+            last = await picture_again(rig, made.ref, "the restart of Firefox")
+            assert_one_publisher(rig, first, last)
 
 
 async def test_a_viewer_that_comes_to_another_network_restarts_ice_and_plays_on(client_script: Path, network: Network):
