@@ -14,7 +14,15 @@ from tests.video.interop.browser import a_browser
 from tests.video.interop.firefox import a_firefox
 from tests.video.interop.test_chromium import watch
 from tests.video.support.harness import SECRET, a_frame, a_rig, a_session_id, play_json, publishing
-from tests.video.support.networks import TURN_SECRET, Network, a_network, a_relay, a_routed_network
+from tests.video.support.networks import (
+    TURN_SECRET,
+    Network,
+    a_nat64,
+    a_network,
+    a_relay,
+    a_routed_network,
+    through_nat64,
+)
 
 NO_UDP = "meta l4proto udp drop;"
 
@@ -30,27 +38,6 @@ def options_of(network: Network, *relays: IceServer) -> Options:
     net = NetOptions(bind_addresses=(network.server,), loopback=False, tcp_port=-1 if relays else 0)
     options = Options(secret=SECRET, public_url="", workers=1, net=net)
     return replace(options, ice_servers=relays, turn_secret=TURN_SECRET if relays else "")
-
-
-async def test_sightline_js_publishes_and_plays_by_a_turn_server_of_the_link_header(
-    client_script: Path, network: Network
-):
-    network.firewall(NO_UDP)
-    async with (
-        a_relay(network.server) as relay,
-        a_rig(options_of(network, relay), host=network.server) as rig,
-        a_browser(client_script, host=network.server, inside=network.inside) as (browser, url),
-    ):
-        made = await rig.backend.create_input(a_session_id())
-        publisher, viewer = await browser.open(url), await browser.open(url)
-        await publisher.run(f"publishOurs({made.whip_url!r})")
-        await publisher.run("whenConnected()")
-        await a_frame(rig.backend, made.ref)
-        await viewer.run(f"playOurs({made.whep_url!r})")
-        await viewer.run("whenConnected()")
-        await watch(viewer, frames=10)
-        for page in (publisher, viewer):
-            assert (await page.run("path()"))["local"]["candidateType"] == "relay"
 
 
 @pytest.mark.parametrize("codec", ["video/VP8", "video/H264"])
@@ -99,6 +86,14 @@ async def udp_dropped() -> AsyncIterator[Site]:
     with a_network() as network:
         network.firewall(NO_UDP)
         yield Site(options_of(network), network.server, network.inside)
+
+
+@asynccontextmanager
+async def udp_dropped_and_no_tcp_port() -> AsyncIterator[Site]:
+    with a_network() as network:
+        network.firewall(NO_UDP)
+        async with a_relay(network.server) as relay:
+            yield Site(options_of(network, relay), network.server, network.inside)
 
 
 @asynccontextmanager
@@ -156,14 +151,32 @@ async def both_behind_nat_that_changes_ports() -> AsyncIterator[Site]:
             yield Site(options, network.server, network.within("client"), public_host=network.public)
 
 
+@asynccontextmanager
+async def only_ipv6_with_nat64() -> AsyncIterator[Site]:
+    with a_routed_network() as network:
+        network.nat("home")
+        net = NetOptions(bind_addresses=(network.server,), loopback=False, tcp_port=-1)
+        with a_nat64(network):
+            async with a_relay(network.relay, network.within("internet")) as relay:
+                # DNS64 would give clients this address for the TURN server's name.
+                relay = replace(relay, url=relay.url.replace(network.relay, through_nat64(network.relay)))
+                options = Options(
+                    secret=SECRET, public_url="", workers=1, net=net, ice_servers=(relay,), turn_secret=TURN_SECRET
+                )
+                public_host = through_nat64(network.server)
+                yield Site(options, network.server, network.within("client"), public_host=public_host)
+
+
 Row = tuple[Callable[[], AbstractAsyncContextManager[Site]], dict[str, str]]
 ROWS: Final[list[Row]] = [
     (udp_dropped, {"protocol": "tcp"}),
+    (udp_dropped_and_no_tcp_port, {"candidateType": "relay"}),
     (only_tcp_443, {"protocol": "tcp"}),
     (only_ipv6, {"protocol": "udp"}),
     (client_behind_symmetric_nat, {"protocol": "udp", "candidateType": "prflx"}),
     (server_behind_1_to_1_nat, {"protocol": "udp", "candidateType": "prflx"}),
     (both_behind_nat_that_changes_ports, {"candidateType": "relay"}),
+    (only_ipv6_with_nat64, {"candidateType": "relay"}),
 ]
 """Networks, and what the client's candidate of the path in use is."""
 

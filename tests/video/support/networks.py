@@ -1,16 +1,20 @@
-"""Networks made of namespaces, for clients behind firewalls and NATs. Needs root, iproute2, nftables and coturn.
+"""Networks made of namespaces, for clients behind firewalls and NATs. Needs root, iproute2, nftables, coturn and
+tayga.
 
 A client's namespace is joined to this machine's by a pair of virtual interfaces, with a router's namespace between them
 where a test asks for NAT. Each network has addresses of its own, so that two test runs on one machine do not meet.
 """
 
+import ipaddress
 import itertools
 import os
 import socket
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -211,6 +215,42 @@ def a_routed_network() -> Iterator[RoutedNetwork]:
         yield network
     finally:
         remove(tag, *places)
+
+
+NAT64_PREFIX: Final = "2001:db8:64"
+NAT64_POOL: Final = "192.168.255"
+
+
+def through_nat64(address: str) -> str:
+    """The IPv6 address, in brackets, by which NAT64 reaches an IPv4 address."""
+    return f"[{ipaddress.IPv6Address(f'{NAT64_PREFIX}::{address}')}]"
+
+
+@contextmanager
+def a_nat64(network: RoutedNetwork) -> Iterator[None]:
+    """Take IPv4 away from the client, and run tayga on its router."""
+    home, client = network.name("home"), network.name("client")
+    ip("-n", client, "address", "flush", "dev", "lan")
+    for where, device, address in ((client, "lan", "fd64::2"), (home, "inner", "fd64::1")):
+        ip("-n", where, "address", "add", f"{address}/64", "dev", device, "nodad")
+    ip("-n", client, "-6", "route", "add", "default", "via", "fd64::1")
+    subprocess.run([*network.within("home"), "sysctl", "-q", "-w", "net.ipv6.conf.all.forwarding=1"], check=True)
+    with tempfile.TemporaryDirectory() as directory:
+        settings = Path(directory, "tayga.conf")
+        settings.write_text(
+            f"tun-device nat64\nipv4-addr {NAT64_POOL}.1\nprefix {NAT64_PREFIX}::/96\n"
+            f"dynamic-pool {NAT64_POOL}.0/24\ndata-dir {directory}\n"
+        )
+        tayga = [*network.within("home"), "tayga", "--config", str(settings)]
+        subprocess.run([*tayga, "--mktun"], check=True, capture_output=True)
+        ip("-n", home, "link", "set", "nat64", "up")
+        ip("-n", home, "route", "add", f"{NAT64_POOL}.0/24", "dev", "nat64")
+        ip("-n", home, "-6", "route", "add", f"{NAT64_PREFIX}::/96", "dev", "nat64")
+        with subprocess.Popen([*tayga, "--nodetach"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                yield
+            finally:
+                process.terminate()
 
 
 def free_port(address: str) -> int:
