@@ -109,7 +109,7 @@ def make_identity(core: Core) -> Identity:
             is_suspended=is_suspended,
         ),
         api_keys=ApiKeys(store, hasher, clock, ids, record=stores.withdrawals.record),
-        view_keys=ViewKeys(store, hasher, clock),
+        view_keys=ViewKeys(store, hasher, clock, is_suspended=is_suspended),
         cookies=cookies,
         sessions=sessions,
         authorizer=authorizer,

@@ -1,6 +1,6 @@
 """Mint, list and revoke API keys. The caller has checked the permission (`domain.access`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 from uuid import UUID
@@ -131,10 +131,19 @@ class ViewKeys:
     A payment is public once it is on the chain. The quote that it was made for is not: the key follows from it too.
     """
 
-    def __init__(self, store: IdentityStore, hasher: KeyHasher, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: IdentityStore,
+        hasher: KeyHasher,
+        clock: Clock,
+        *,
+        is_suspended: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`is_suspended` answers whether a workspace is suspended: it gets no keys."""
         self._store = store
         self._hasher = hasher
         self._clock = clock
+        self._is_suspended = is_suspended
 
     def workspace_of(self, payer: str) -> str:
         """Return the id of a payer's guest workspace. `payer` is in lower case."""
@@ -163,7 +172,12 @@ class ViewKeys:
         Args:
             payer: In EIP-55 form.
             ends_at_ms: When the key ends.
+
+        Raises:
+            RefusedError: The payer's guest workspace is suspended.
         """
+        if self._is_suspended(self.workspace_of(payer.lower())):
+            raise RefusedError(refusals.SUSPENDED)
         plaintext = self._key(session_id, quote_id, payer.lower())
         record = ApiKeyRecord(
             key_id=session_id,

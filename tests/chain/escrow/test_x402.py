@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import trio
 
+from sightline.chain.contracts.abi import selector
 from sightline.chain.embedded.node import open_running_faucet
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
@@ -257,6 +258,27 @@ async def test_a_payment_without_an_operator_is_tried_again_and_nothing_stays_re
         again = buyer.signed(accepted, valid_before=in_seconds(240), nonce=2)
         assert data_of(await buyer.pay(again, maxDurationSeconds=longest))["state"] == "ASSIGNED"
         assert await market.balance(buyer.wallet.address) == FUNDS
+
+
+async def test_a_view_that_nobody_starts_moves_nothing(server: Server) -> None:
+    async with open_market(server) as market:
+        buyer = market.buyer
+        await go_online(server.url, market.operator)
+        view, payment = await market.bought()
+        session, headers = f"/api/v1/sessions/{view['viewId']}", {"authorization": f"Bearer {view['key']}"}
+        await market.device.post(f"/sessions/{view['viewId']}/decline")
+        assert data_of(await buyer.http.get(session, headers=headers))["state"] == "REQUESTED"
+        assert data_of(await buyer.http.delete(session, headers=headers))["state"] == "CANCELLED"
+        over = data_of(await buyer.http.get(f"{VIEWS}/{view['viewId']}", headers=headers))
+        assert (over["state"], over["holdTxHash"], over["expiresAt"]) == ("CANCELLED", None, None)
+        assert await market.balance(buyer.wallet.address) == FUNDS
+        nonce = payment["payload"]["authorization"]["nonce"]
+        state = selector("authorizationState(address,bytes32)").hex() + f"{int(buyer.wallet.address, 16):064x}"
+        asked = state + nonce.removeprefix("0x")
+        assert await market.chain.read_uint(market.config["usdcAddress"], asked) == 0, "the authorization is unused"
+        log = server.log_path.read_text()
+        assert payment["payload"]["signature"][2:] not in log
+        assert payment["accepted"]["extra"]["quoteId"] not in log
 
 
 async def test_what_is_reserved_for_one_view_does_not_pay_for_another(server: Server) -> None:

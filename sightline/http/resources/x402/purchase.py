@@ -40,7 +40,7 @@ KEY_AFTER_END_MS: Final = DAY_MS
 """How long a view's key reads it after its latest end."""
 WALLET_WAIT_S: Final = 10.0
 """How long a purchase waits until the watcher has read the payer's balance."""
-WALLET_LOOK_S: Final = 0.05
+WALLET_LOOK_S: Final = 0.1
 
 PAYMENT_USED: Final = Refusal(Code.CONFLICT, "x402:paymentUsed", "The payment was used. Ask again and sign a new one")
 
@@ -193,12 +193,12 @@ class ViewSales:
 
     async def _await_wallet(self, workspace_id: str, amount: MicroUsdc) -> None:
         """Wait until the ledger knows the balance that the chain has shown: reservations are made against it."""
+        self._services.wake_watcher()
         with trio.move_on_after(WALLET_WAIT_S):
             while True:
                 wallet = await self._services.ledger.wallet(workspace_id)
                 if wallet is not None and wallet.balance_micro >= amount:
                     return
-                self._services.wake_watcher()
                 await trio.sleep(WALLET_LOOK_S)
         raise UnavailableError("the payer's balance is not read yet; repeat the request with the same payment")
 
