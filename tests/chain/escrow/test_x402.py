@@ -1,9 +1,9 @@
 """Views that strangers buy by x402: one payment makes one view, and what is not used returns."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx2
 import trio
@@ -26,6 +26,10 @@ def in_seconds(seconds: int) -> int:
     return SystemClock().now_ms() // 1_000 + seconds
 
 
+Fund: TypeAlias = Callable[[str, int], Awaitable[object]]
+"""Mints micro-USDC to an address."""
+
+
 @dataclass
 class Market:
     """A server in escrow with an operator, and a stranger with money on the chain."""
@@ -36,6 +40,7 @@ class Market:
     buyer: Buyer
     chain: AsyncChain
     config: dict[str, Any]
+    fund: Fund
 
     async def balance(self, address: str) -> int:
         return await self.chain.balance_of(self.config["usdcAddress"], address)
@@ -47,19 +52,21 @@ class Market:
 
 
 @asynccontextmanager
-async def open_market(server: Server) -> AsyncIterator[Market]:
+async def open_market(server: Server, fund: Fund | None = None) -> AsyncIterator[Market]:
+    """Open a market. `fund` is the faucet of an external chain."""
     await server.start()
     operator = await a_tenant(server.url, "SUPPLIER", "operator")
     wallet = LocalWallet.create()
-    async with (
-        Api(server.url, key=operator.key) as device,
-        httpx2.AsyncClient(base_url=server.url, timeout=30) as http,
-        open_running_faucet(server.directory / "data" / "chain", SystemIds()) as faucet,
-    ):
-        await faucet.fund(wallet.address, FUNDS)
+    async with AsyncExitStack() as stack:
+        device = await stack.enter_async_context(Api(server.url, key=operator.key))
+        http = await stack.enter_async_context(httpx2.AsyncClient(base_url=server.url, timeout=30))
+        if fund is None:
+            chain_directory = server.directory / "data" / "chain"
+            fund = (await stack.enter_async_context(open_running_faucet(chain_directory, SystemIds()))).fund
+        await fund(wallet.address, FUNDS)
         config = await device.get("/config")
         chain = AsyncChain(config["rpcUrl"])
-        yield Market(server, operator, device, Buyer(wallet, http), chain, config)
+        yield Market(server, operator, device, Buyer(wallet, http), chain, config, fund)
 
 
 async def test_a_stranger_buys_a_view_sees_it_and_gets_the_rest_back(server: Server) -> None:
