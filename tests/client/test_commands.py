@@ -11,6 +11,7 @@ from queue import Queue
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 import simplejpeg
 from standardwebhooks.webhooks import Webhook
@@ -74,6 +75,29 @@ def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_p
     assert watch.returncode == 0
     over = json.loads(sightline(dev, "end", json.loads(printed)["sessionId"], "--json"))
     assert over["state"] == "ENDED", "ending a session that is over changes nothing"
+
+
+def test_json_is_what_the_http_interface_answers(dev: dict[str, Any]) -> None:
+    requested = json.loads(sightline(dev, "request", str(dev["lat"]), str(dev["lng"]), "--json"))
+    printed = json.loads(sightline(dev, "end", requested["id"], "--json"))
+    answer = httpx.get(
+        f"{dev['url']}/api/v1/sessions/{requested['id']}", headers={"authorization": f"Bearer {dev['consumerKey']}"}
+    )
+    paid_later = {"settlementTxHash"}
+    assert {name: printed[name] for name in printed.keys() - paid_later} == {
+        name: value for name, value in answer.json()["data"].items() if name not in paid_later
+    }
+
+
+def test_an_error_under_json_is_the_error_of_the_http_interface(dev: dict[str, Any]) -> None:
+    said = json.loads(sightline(dev, "end", "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50", "--json", code=1))
+    assert (said["statusCode"], said["code"]) == (404, "SESSION_NOT_FOUND")
+    assert said["requestId"]
+    said = json.loads(sightline(dev, "request", "1", "2", "--max-charge", "cheap", "--json", code=1))
+    assert said["code"] == "INVALID_INPUT"
+    assert "cheap" in said["message"]
+    said = json.loads(sightline(dev, "end", "any", "--json", code=1, SIGHTLINE_URL="localhost"))
+    assert said["code"] == "InvalidArgumentError"
 
 
 def test_a_wallet_lists_accepts_and_declines_invitations(dev: dict[str, Any]) -> None:

@@ -5,13 +5,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from sightline_client import NO_RETRY, AsyncSightline, usdc
@@ -106,3 +107,41 @@ def test_an_unknown_log_level_is_refused() -> None:
     done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "SIGHTLINE_MCP_LOG_LEVEL is 'LOUD'" in done.stderr
+
+
+async def test_every_tool_but_the_picture_s_declares_what_it_returns() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert {name for name, tool in tools.items() if tool.output_schema is None} == {"get_frame"}
+    quote = tools["check_place"].output_schema["properties"]
+    assert {"quoteId", "priceUsdc", "expiresAt"} < set(quote)
+    assert quote["expiresAt"]["format"] == "date-time"
+    assert all("\n    " not in tool.description for tool in tools.values())
+
+
+async def test_a_host_is_shown_a_prompt_resources_and_the_version() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        resources = [each.uri_template for each in (await client.list_resource_templates()).resource_templates]
+        wish = {"lat": "52.5", "lng": "13.4", "question": "How many buses?"}
+        [message] = (await client.get_prompt("watch_place", wish)).messages
+        assert client.server_info.version == version("sightline-client")
+    assert resources == ["sightline://sessions/{session_id}/frame", "sightline://sessions/{session_id}/receipt"]
+    assert "52.5, 13.4" in message.content.text
+    assert "How many buses?" in message.content.text
+    assert "at most 0.10 USDC" in message.content.text
+
+
+async def test_wrong_arguments_are_named_in_one_line() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        answer = await client.call_tool("check_place", {"lat": 100, "lng": "east"})
+    assert answer.is_error
+    assert answer.content[0].text == (
+        "INVALID_ARGUMENT: lat: Input should be less than or equal to 90; "
+        "lng: Input should be a valid number, unable to parse string as a number"
+    )
+
+
+async def test_a_resource_that_cannot_be_read_says_why() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        with pytest.raises(MCPError, match="NotReachedError: Cannot reach"):
+            await client.read_resource("sightline://sessions/none/frame")

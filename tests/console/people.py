@@ -175,6 +175,14 @@ def sign_up(tab: Tab, name: str, purpose: str) -> None:
     tab.page.wait_for_selector("#create-workspace", state="detached", timeout=PATIENCE_MS)
 
 
+def add_funds(consumer: Tab) -> None:
+    """From the checklist to test money and a limit."""
+    consumer.go("start")
+    consumer.click("#faucet")
+    consumer.click("#approve")
+    consumer.shows("#to-buy")
+
+
 def camera_link(operator: Tab) -> str:
     """The link that the code on the operator's screen shows."""
     operator.go("operate")

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 from tests.conftest import on_server
-from tests.console.people import ConsoleServer, a_tab, request_view, sign_up
+from tests.console.people import ConsoleServer, a_tab, add_funds, request_view, sign_up
 from tests.console.review import Review
 
 LIMA = (-12.046374, -77.042793)
@@ -34,6 +34,7 @@ def test_a_parked_actor_is_shown_with_its_reason_and_started_again(browser: Brow
     review = Review()
     with a_tab(browser, server.url, place=LIMA) as tab, a_tab(browser, server.internal_url) as ops:
         sign_up(tab, "Harbour Watch", "CONSUMER")
+        add_funds(tab)
         session_id = request_view(tab, "The square")
         tab.click("#cancel")
         tab.shows(".badge.cancelled")

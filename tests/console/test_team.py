@@ -10,7 +10,7 @@ import httpx
 from eth_account import Account
 from playwright.sync_api import Browser, expect
 
-from tests.console.people import ConsoleServer, Tab, a_tab, sign_up
+from tests.console.people import ConsoleServer, Tab, a_tab, add_funds, sign_up
 from tests.console.review import Review
 
 TOKYO = (35.689500, 139.691710)
@@ -46,9 +46,7 @@ def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: 
     review = Review()
     with a_tab(browser, server.url, place=TOKYO) as tab, a_receiver() as receiver:
         sign_up(tab, "Harbour Watch", "CONSUMER")
-        tab.click("#faucet")
-        tab.click("#approve")
-        tab.shows("#to-buy")
+        add_funds(tab)
         tab.go("team")
         tab.click("#new-key")
         tab.page.fill("#key-label", "Vision agent")

@@ -13,6 +13,7 @@ from tests.console.people import (
     ConsoleServer,
     Tab,
     a_tab,
+    add_funds,
     camera_link,
     come_online,
     request_view,
@@ -50,9 +51,7 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
     with a_tab(browser, url) as consumer, a_tab(browser, url) as operator, a_tab(browser, url, PHONE) as phone:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
         address = consumer.page.evaluate("fetch('/api/v1/me').then((a) => a.json()).then((b) => b.data.walletAddress)")
-        consumer.click("#faucet")
-        consumer.click("#approve")
-        consumer.shows("#to-buy")
+        add_funds(consumer)
 
         sign_up(operator, "Pier Cams", "SUPPLIER")
         link = camera_link(operator)

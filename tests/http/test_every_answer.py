@@ -131,7 +131,7 @@ class Judge:
         announced = operation["responses"].get(str(answer.status_code))
         if announced is not None:
             announced = self.document["components"]["responses"][announced["$ref"].rpartition("/")[2]]
-            self.validate(announced["content"]["application/json"]["schema"], answer, told)
+            assert code in announced["x-codes"], told
         else:
             # Given before a route is chosen: unknown path, other method, and a target over the length limit.
             assert answer.status_code in (404, 405, 414), told

@@ -7,10 +7,11 @@ import "./style.css";
 import { ApiError } from "./api";
 import { short } from "./format";
 import { Banner, Empty, Icon, Loading, type IconName } from "./parts";
+import { Preferences } from "./preferences";
 import { go, link, place } from "./router";
 import { Running } from "./running";
-import { canBuy, canOperate, home, invitations, isConnected, me, notices, online, refresh, remembered, report, signOut, theme, workspace, type Theme } from "./store";
-import { language, t, type Language, type Word } from "./strings";
+import { canBuy, canOperate, home, invitations, isConnected, me, notices, online, refresh, remembered, report, signOut, workspace } from "./store";
+import { t, type Word } from "./strings";
 
 type Load = () => Promise<{ default: ComponentType }>;
 const SCREENS: Record<string, Load> = {
@@ -74,26 +75,6 @@ function Account() {
     </details>
   );
 }
-
-const Preferences = () => (
-  <div class="preferences">
-    <label>
-      <span>{t("theme")}</span>
-      <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as Theme)}>
-        <option value="system">{t("themeSystem")}</option>
-        <option value="light">{t("themeLight")}</option>
-        <option value="dark">{t("themeDark")}</option>
-      </select>
-    </label>
-    <label>
-      <span>{t("language")}</span>
-      <select value={language.value} onChange={(event) => (language.value = event.currentTarget.value as Language)}>
-        <option value="en">English</option>
-        <option value="de">Deutsch</option>
-      </select>
-    </label>
-  </div>
-);
 
 const isUnreachable = signal(false);
 

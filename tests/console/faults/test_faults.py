@@ -8,6 +8,7 @@ from tests.console.people import (
     PHONE,
     ConsoleServer,
     a_tab,
+    add_funds,
     camera_link,
     come_online,
     request_view,
@@ -27,6 +28,7 @@ def test_the_player_says_soon_that_the_camera_is_gone_and_plays_soon_after_its_r
 ):
     with a_tab(browser, server.url, place=PARIS) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
         sign_up(operator, "Pier Cams", "SUPPLIER")
         link = camera_link(operator)
         with a_tab(browser, server.url, PHONE, place=PARIS) as phone:
@@ -51,6 +53,7 @@ def test_the_player_says_soon_that_the_camera_is_gone_and_plays_soon_after_its_r
 def test_an_offline_phone_pauses_the_meter_and_goes_on_when_it_is_back(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=LISBON) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
         sign_up(operator, "Pier Cams", "SUPPLIER")
         link = camera_link(operator)
         with a_tab(browser, server.url, PHONE, place=LISBON) as phone:
@@ -98,6 +101,7 @@ def test_every_screen_recovers_when_the_server_is_killed_and_started_again(brows
         for tab in (consumer, operator, phone):
             tab.allowed = (r"ERR_(CONNECTION_REFUSED|CONNECTION_RESET|EMPTY_RESPONSE|INCOMPLETE_CHUNKED)|40[49] ",)
         sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
         sign_up(operator, "Pier Cams", "SUPPLIER")
         come_online(phone, camera_link(operator))
         request_view(consumer, "North gate")

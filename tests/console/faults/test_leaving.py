@@ -8,6 +8,7 @@ from tests.console.people import (
     PHONE,
     ConsoleServer,
     a_tab,
+    add_funds,
     camera_link,
     come_online,
     request_view,
@@ -24,6 +25,7 @@ def test_a_running_view_is_shown_on_every_screen_and_ends_after_its_page_was_clo
 ):
     with a_tab(browser, server.url, place=BERGEN) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
         sign_up(operator, "Pier Cams", "SUPPLIER")
         link = camera_link(operator)
         with a_tab(browser, server.url, PHONE, place=BERGEN) as phone:
@@ -51,6 +53,7 @@ def test_a_running_view_is_shown_on_every_screen_and_ends_after_its_page_was_clo
 def test_a_view_is_ended_from_the_bar_of_another_screen(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=(60.169856, 24.938379)) as consumer:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
         consumer.go("buy")
         consumer.page.fill("#place", "60.169856, 24.938379")
         consumer.click("#request:not([disabled])")

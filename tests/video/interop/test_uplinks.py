@@ -83,7 +83,7 @@ RECOVERY_S: Final = 25.0
         (ShapedLink(rate_bps=500_000, queue_max_s=2.0), []),
         (ShapedLink(rate_bps=1_000_000, queue_max_s=0.3), []),
         (ShapedLink(rate_bps=3_000_000, queue_max_s=0.3, loss=0.05, seed=3), []),
-        (ShapedLink(rate_bps=3_000_000, queue_max_s=0.5), [(12.0, 400_000, SETTLE_S), (24.0, 3_000_000, RECOVERY_S)]),
+        (ShapedLink(rate_bps=3_000_000, queue_max_s=0.5), [(12.0, 400_000, SETTLE_S), (28.0, 3_000_000, RECOVERY_S)]),
     ],
     ids=["500k-queue-2s", "1M-queue-300ms", "3M-loss-5", "3M-400k-3M"],
 )

@@ -39,7 +39,9 @@ export interface Atlas {
 
 const WHOLE_WORLD: L.LatLngBoundsLiteral = [[-58, -170], [74, 180]];
 const EARTH: L.LatLngBoundsLiteral = [[-85, -180], [85, 180]];
-const SURROUNDINGS_ZOOM = 8;
+/** A chosen place is shown with this many times its radius, if its circle was too small to be seen. */
+const SURROUNDINGS = 20;
+const CIRCLE_PX_MIN = 12;
 const DATA_CREDIT = "Natural Earth · GeoNames (CC BY 4.0)";
 /** Labels keep at least this distance in pixels from each other. */
 const LABEL_BOX = { width: 110, height: 30 };
@@ -125,14 +127,13 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
       const { fence, operator } = scene;
       const isAway = fence !== null && operator !== null && map.distance(fence, operator) > fence.radiusM;
       const away = isAway ? `${operator.lat.toFixed(2)} ${operator.lng.toFixed(2)}` : "";
-      const frame = fence === null ? "" : `${fence.lat} ${fence.lng} ${isClose ? `${fence.radiusM} ${away}` : ""}`;
+      const frame = fence === null ? "" : `${fence.lat} ${fence.lng} ${fence.radiusM} ${isClose ? away : ""}`;
       if (fence === null || frame === framed) return;
-      const isIn = framed !== "" && map.getBounds().contains(fence);
+      const area = L.latLng(fence).toBounds(fence.radiusM * (isClose ? 2.5 : SURROUNDINGS));
+      const isIn = framed !== "" && map.getBounds().contains(L.latLng(fence).toBounds(fence.radiusM * 2)) && radiusPx(map, fence) >= CIRCLE_PX_MIN;
       framed = frame;
-      const area = L.latLng(fence).toBounds(fence.radiusM * 2.5);
       if (isAway) area.extend(L.latLng(operator).toBounds(fence.radiusM * 2.5));
-      if (isClose) map.fitBounds(area, { animate: false });
-      else if (!isIn) map.setView(fence, SURROUNDINGS_ZOOM, { animate: false });
+      if (isClose || !isIn) map.fitBounds(area, { animate: false });
     },
     close() {
       isOpen = false;
@@ -140,6 +141,11 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
       map.remove();
     },
   };
+}
+
+function radiusPx(map: L.Map, fence: Point & { radiusM: number }): number {
+  const east = L.latLng(fence).toBounds(fence.radiusM * 2).getEast();
+  return map.latLngToContainerPoint([fence.lat, east]).distanceTo(map.latLngToContainerPoint(fence));
 }
 
 function drawWorld(map: L.Map, topology: Topology): void {

@@ -6,6 +6,7 @@ import { api, need, type Model } from "../api";
 /** The API answers at most this many degrees each way. */
 const BOX_DEGREES_MAX = 20;
 const AFTER_MS = 300;
+const EVERY_MS = 10_000;
 
 type Box = readonly [number, number, number, number];
 type Shown = Pick<Model["Coverage"], "items" | "cellDegrees">;
@@ -21,8 +22,13 @@ export function useCoverage(): { coverage: Shown | null; onView: (box: Box) => v
     const query = { bbox: [west, south, east, north].map((each) => each.toFixed(4)).join(",") };
     // The map works without: coverage is also a line of the price.
     const read = (): Promise<unknown> => need(api.GET("/api/v1/coverage", { params: { query } })).then((found) => (coverage.value = found)).catch(() => undefined);
-    const timer = setTimeout(() => void read(), AFTER_MS);
-    return () => clearTimeout(timer);
+    const first = setTimeout(() => void read(), AFTER_MS);
+    const again = setInterval(() => document.hidden || void read(), EVERY_MS);
+    return () => (clearTimeout(first), clearInterval(again));
   }, [box.value]);
   return { coverage: coverage.value, onView: (shown) => (box.value = shown) };
 }
+
+/** Operators online in the cell of a place. */
+export const operatorsAt = ({ items, cellDegrees }: Shown, at: { lat: number; lng: number }): number =>
+  items.find(({ south, west }) => at.lat >= south && at.lat < south + cellDegrees && at.lng >= west && at.lng < west + cellDegrees)?.operators ?? 0;

@@ -6,11 +6,11 @@ import { requestSession } from "../chain/payment";
 import { clock, metres, parsePoint, point, usdc } from "../format";
 import { positionProblem } from "../live/problems";
 import { cities, labelOf, search, type City } from "../map/cities";
-import { useCoverage } from "../map/coverage";
+import { operatorsAt, useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
 import { Banner, Button, Card, Countdown, Facts, Field, Icon, Page } from "../parts";
-import { go, link } from "../router";
-import { explain, funds, keep, notify, now, remembered, report } from "../store";
+import { go } from "../router";
+import { config, explain, funds, keep, notify, now, remembered, refreshFunds, report } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
@@ -29,9 +29,12 @@ export default function Buy() {
   const failure = useSignal<string | null>(null);
   const asked = useRef("");
   const newest = useRef("");
+  const isOutdated = useRef(false);
   newest.current = `${where.value} ${duration.value}`;
   const { coverage, onView } = useCoverage();
   const chosen = parsePoint(where.value);
+  // Operators who came or went make the price of before wrong.
+  const here = chosen === null || coverage === null ? null : operatorsAt(coverage, chosen);
   const isExpired = quote.value !== null && Date.parse(quote.value.expiresAt) <= now.value;
 
   const ask = async (): Promise<void> => {
@@ -44,6 +47,7 @@ export default function Buy() {
       if (isOld()) return;
       quote.value = answer;
       failure.value = null;
+      await refreshFunds();
     } catch (error) {
       if (isOld()) return;
       quote.value = null;
@@ -52,6 +56,7 @@ export default function Buy() {
     }
   };
   // A new place, duration or an expired quote asks for a new price, half a second after the last change.
+  useEffect(() => void (isOutdated.current = true), [here]);
   useEffect(() => {
     const wanted = newest.current;
     // The price of the former place is no offer for this one.
@@ -63,13 +68,14 @@ export default function Buy() {
       quote.value = null;
       return;
     }
-    if (asked.current === wanted && !isExpired) return;
+    if (asked.current === wanted && !isExpired && !isOutdated.current) return;
     const timer = setTimeout(() => {
       asked.current = wanted;
+      isOutdated.current = false;
       void ask();
     }, 400);
     return () => clearTimeout(timer);
-  }, [where.value, duration.value, isExpired]);
+  }, [where.value, duration.value, isExpired, here]);
 
   const choose = (lat: number, lng: number): void => {
     where.value = point(lat, lng);
@@ -122,7 +128,9 @@ export default function Buy() {
 
   const price = quote.value;
   const hold = price === null ? 0n : BigInt(price.ratePerSecondMicroUsdc) * BigInt(duration.value);
-  const available = funds.value === null ? null : BigInt(funds.value.availableMicroUsdc);
+  // In escrow the payment is an authorization of its own, which needs no allowance.
+  const wallet = funds.value;
+  const available = wallet === null ? null : config.value?.isEscrow ? BigInt(wallet.trackedBalance) - BigInt(wallet.heldMicroUsdc) : BigInt(wallet.availableMicroUsdc);
   const isShort = price !== null && available !== null && available < hold;
   return (
     <Page title={t("buyTitle")} lead={t("buyLead")}>
@@ -196,10 +204,11 @@ export default function Buy() {
               />
               <p class="at-most">{t("holdsAtMost", { amount: usdc(hold), time: clock(duration.value) })}</p>
               {price.availableOperators === 0 && <Banner kind="info" icon="clock">{t("noOperatorYet")}</Banner>}
-              {isShort && <Banner kind="warn" icon="warn">{t("notEnough", { amount: usdc(available ?? 0n) })} <a href={link("start")}>{t("checklist")}</a></Banner>}
+              {isShort && <Banner kind="warn" icon="warn">{t("notEnough", { amount: usdc(available ?? 0n) })}</Banner>}
             </>
           )}
-          <Button id="request" kind="main" disabled={price === null || isExpired} run={request}>
+          {isShort && <Button id="to-funds" kind="main" run={() => (keep("place", where.value), go("start"))}>{t("addFunds")}</Button>}
+          <Button id="request" kind={isShort ? "plain" : "main"} disabled={price === null || isExpired || isShort} run={request}>
             {price === null ? t("request") : t("requestFor", { amount: usdc(hold) })}
           </Button>
           <p class="hint">{t("onlyProved")} {t("leaseHint")}</p>

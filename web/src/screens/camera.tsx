@@ -8,7 +8,8 @@ import { chime } from "../live/chime";
 import { Locator } from "../live/locator";
 import { cameraProblem } from "../live/problems";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Unread, useReading } from "../parts";
-import { place } from "../router";
+import { Preferences } from "../preferences";
+import { link, place } from "../router";
 import { forget, keep, now, online, remembered, report, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { pauseEndsAt, wordOf } from "./watch";
@@ -151,6 +152,11 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
     const body = { availabilityState: "OFFLINE" as const };
     workspace.value = await need(client.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
   };
+  const forgetPhone = async (): Promise<void> => {
+    if (state === "ONLINE") await goOffline();
+    forget("cameraKey");
+    location.reload();
+  };
   return (
     <>
       <header class="page-head">
@@ -185,6 +191,14 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
         <Button run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t(hasSound.value ? "soundOff" : "soundOn")}</Button>
+        <details class="menu" id="camera-menu">
+          <summary>{t("menu")}</summary>
+          <div class="menu-body">
+            <a href={link("operate")}>{t("earningsAndHistory")}</a>
+            <Preferences />
+            {state !== "BUSY" && <Button id="forget-phone" run={forgetPhone}>{t("forgetPhone")}</Button>}
+          </div>
+        </details>
       </div>
       <Job client={client} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />
       <Card title={t("position")}>

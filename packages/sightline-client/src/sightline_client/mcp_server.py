@@ -5,16 +5,20 @@ the charge never exceeds. Clients that can ask their user do so before a request
 `sightline-mcp` serves the tools on stdio; a Sightline server serves them at /mcp.
 """
 
+import json
 import logging
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
-from typing import Annotated, Any, Final, ParamSpec, TypeAlias
+from importlib.metadata import version
+from inspect import getdoc
+from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import anyio
-from pydantic import Field
+from pydantic import Field, ValidationError
+from typing_extensions import override
 
 from sightline_client._async.client import AsyncSightline
 from sightline_client.errors import (
@@ -36,10 +40,11 @@ try:
     from mcp.server import MCPServer
     from mcp.server.elicitation import ElicitationResult
     from mcp.server.mcpserver import Elicit, Image, Resolve
-    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.mcpserver.exceptions import ResourceError, ToolError
     from mcp.server.request_state import RequestStateSecurity
     from mcp.types import ToolAnnotations
 
+    from sightline_client.mcp_answers import PlaceAnswer, ReceiptAnswer, SessionAnswer, SessionsAnswer, WalletAnswer
     from sightline_client.mcp_confirm import (
         Approval,
         Confirm,
@@ -54,7 +59,7 @@ except ImportError:
     raise MissingExtraError("mcp") from None
 
 P = ParamSpec("P")
-Json: TypeAlias = dict[str, Any]
+R = TypeVar("R")
 Connect: TypeAlias = Callable[[Ctx], AbstractAsyncContextManager[AsyncSightline]]
 """Opens a client with the credential of the caller."""
 ConfirmOf: TypeAlias = Callable[[Ctx], Confirm]
@@ -106,6 +111,19 @@ def explained(tool: Callable[P, Awaitable[Any]]) -> Callable[P, Awaitable[Any]]:
     return call
 
 
+def readable(resource: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """Report errors of the client as errors of reading a resource."""
+
+    @wraps(resource)
+    async def read(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await resource(*args, **kwargs)
+        except SightlineError as error:
+            raise ResourceError(_named(error)) from error
+
+    return read
+
+
 def _named(error: SightlineError) -> str:
     code = error.code if isinstance(error, ApiError) else type(error).__name__
     return f"{code}: {error}"
@@ -119,21 +137,14 @@ class Tools:
         self._rates: OrderedDict[str, MicroUsdc] = OrderedDict()
         """Price of a second by id of the newest quotes that this process gave."""
 
-    async def check_place(self, lat: Lat, lng: Lng, ctx: Ctx, seconds: Seconds = 300) -> Json:
+    async def check_place(self, lat: Lat, lng: Lng, ctx: Ctx, seconds: Seconds = 300) -> PlaceAnswer:
         """Get the price of a view and the number of available operators. Costs nothing; a quote is valid for 120 s."""
         async with self._connect(ctx) as sl:
             quote = await sl.quote(lat, lng, seconds=seconds)
         self._rates[quote.quote_id] = quote.rate_per_second_micro_usdc
         if len(self._rates) > QUOTES_KEPT:
             self._rates.popitem(last=False)
-        return {
-            "quoteId": quote.quote_id,
-            "priceUsdc": str(quote.estimated_total_micro_usdc.usdc),
-            "ratePerSecondUsdc": str(quote.rate_per_second_micro_usdc.usdc),
-            "seconds": quote.duration_seconds,
-            "availableOperators": quote.available_operators,
-            "expiresAt": quote.expires_at.isoformat(),
-        }
+        return PlaceAnswer.of(quote)
 
     def require_within(self, limit: MicroUsdc, quote_id: str, seconds: int) -> None:
         """Raise ToolError if the price of a view is above the limit, so that no user approves what cannot happen.
@@ -146,7 +157,7 @@ class Tools:
 
     async def request_view(
         self, lat: float, lng: float, quote_id: str, limit: MicroUsdc, seconds: int, instructions: str | None, ctx: Ctx
-    ) -> Json:
+    ) -> SessionAnswer:
         """Create the session of a quote, unless an earlier call did, and wait until it is live.
 
         The server refuses a session whose hold is above the limit. A session whose start fails is closed.
@@ -167,7 +178,7 @@ class Tools:
                 f"{session.charged_micro_usdc.usdc} USDC. For another view call check_place again: a quote is for one "
                 "session."
             )
-        return _shown(session)
+        return SessionAnswer.of(session)
 
     async def get_frame(
         self,
@@ -205,44 +216,38 @@ class Tools:
         }
         return [Image(data=frame.jpeg, format="jpeg"), facts]
 
-    async def get_session(self, session_id: SessionId, ctx: Ctx) -> Json:
+    async def get_session(self, session_id: SessionId, ctx: Ctx) -> SessionAnswer:
         """Read state, deadline and cost of a session."""
         async with self._connect(ctx) as sl:
-            return _shown(await sl.sessions.get(session_id))
+            return SessionAnswer.of(await sl.sessions.get(session_id))
 
-    async def list_sessions(self, ctx: Ctx, only_open: bool = True) -> Json:
+    async def list_sessions(self, ctx: Ctx, only_open: bool = True) -> SessionsAnswer:
         """List up to 20 sessions, newest first: those that are not over, or all."""
         state = ["REQUESTED", "ASSIGNED", "LIVE"] if only_open else []
         async with self._connect(ctx) as sl:
             page = await sl.sessions.page(view="consumer", state=state, limit=20)
-        return {"sessions": [_shown(session) for session in page.items]}
+        return SessionsAnswer(sessions=[SessionAnswer.of(session) for session in page.items])
 
-    async def end_session(self, session_id: SessionId, ctx: Ctx) -> Json:
+    async def end_session(self, session_id: SessionId, ctx: Ctx) -> SessionAnswer:
         """End a view, so that it costs nothing more. Calling it again changes nothing."""
         async with self._connect(ctx) as sl:
-            return _shown(await _close(sl, session_id))
+            return SessionAnswer.of(await _close(sl, session_id))
 
-    async def cancel_request(self, session_id: SessionId, ctx: Ctx) -> Json:
+    async def cancel_request(self, session_id: SessionId, ctx: Ctx) -> SessionAnswer:
         """Cancel a view that is not live yet. It costs nothing. Calling it again changes nothing."""
         async with self._connect(ctx) as sl:
             session = await sl.sessions.get(session_id)
             if session.state == SessionState.LIVE:
                 raise ToolError("INVALID_STATE: the view is live. Call end_session; the time so far is charged.")
-            return _shown(await _close(sl, session_id))
+            return SessionAnswer.of(await _close(sl, session_id))
 
-    async def wallet(self, ctx: Ctx) -> Json:
+    async def wallet(self, ctx: Ctx) -> WalletAnswer:
         """Read balance, allowance and holds of the workspace's wallet, in USDC."""
         async with self._connect(ctx) as sl:
             wallet = await sl.wallet.get()
-        return {
-            "address": wallet.wallet_address,
-            "balanceUsdc": str(wallet.tracked_balance.usdc),
-            "allowanceUsdc": str(wallet.tracked_allowance.usdc),
-            "heldUsdc": str(wallet.held_micro_usdc.usdc),
-            "availableUsdc": str(wallet.available_micro_usdc.usdc),
-        }
+        return WalletAnswer.of(wallet)
 
-    async def verify_receipt(self, session_id: SessionId, ctx: Ctx) -> Json:
+    async def verify_receipt(self, session_id: SessionId, ctx: Ctx) -> ReceiptAnswer:
         """Compute the charge of a session that is over from its recorded events, and look the payment up on the chain.
 
         The chain, the contracts and the node are those that this service names. `verified` is false until every check
@@ -254,14 +259,44 @@ class Tools:
                 raise ToolError(f"INVALID_STATE: the session is {session.state}. Call end_session first.")
             receipt, config = await sl.sessions.receipt(session_id), await sl.config()
             result = await receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
-        return {
-            "verified": not result.skipped,
-            "notChecked": {str(check): str(reason) for check, reason in result.skipped.items()},
-            "chargedUsdc": str(receipt.charged.usdc),
-            "seconds": receipt.seconds,
-            "payment": str(receipt.settlement.state),
-            "txHash": receipt.tx_hash,
-        }
+        return ReceiptAnswer(
+            verified=not result.skipped,
+            not_checked={str(check): str(reason) for check, reason in result.skipped.items()},
+            charged_usdc=str(receipt.charged.usdc),
+            seconds=receipt.seconds,
+            payment=str(receipt.settlement.state),
+            tx_hash=receipt.tx_hash,
+        )
+
+    # Resources: what a host shows to its user, or attaches to a question.
+
+    async def newest_frame(self, session_id: str, ctx: Ctx) -> bytes:
+        """Newest picture of a live session."""
+        async with self._connect(ctx) as sl:
+            frame = await sl.sessions.frame(session_id, width=WIDTH_MAX)
+        assert frame is not None, "a call without `after` returns a frame or raises"
+        return frame.jpeg
+
+    async def receipt(self, session_id: str, ctx: Ctx) -> str:
+        """Receipt of a session that is over: charge, events and payment, for `sightline verify`."""
+        async with self._connect(ctx) as sl:
+            receipt = await sl.sessions.receipt(session_id)
+        return json.dumps(receipt.data, indent=2)
+
+
+def watch_place(
+    lat: Annotated[str, Field(description="Latitude in degrees")],
+    lng: Annotated[str, Field(description="Longitude in degrees")],
+    question: Annotated[str, Field(description="What you want to know about the place")],
+    budget_usdc: Annotated[str, Field(description="Highest charge in USDC")] = "0.10",
+) -> str:
+    """Look at a place by live video and answer a question about it."""
+    return (
+        f"Answer this question about the place {lat}, {lng} by live video, for at most {budget_usdc} USDC: {question}\n"
+        "Call check_place, then request_view with the quote and this limit as max_charge_usdc. Look at pictures with "
+        "get_frame until you can answer, then call end_session at once: the meter runs until then. Say what you saw "
+        "and when, whether the picture was inside the geofence, and what the view cost."
+    )
 
 
 def above_limit(seconds: int, limit: MicroUsdc) -> ToolError:
@@ -356,28 +391,7 @@ async def _close(sl: AsyncSightline, session_id: str) -> Session:
     return session
 
 
-def _shown(session: Session) -> Json:
-    shown = {
-        "sessionId": session.id,
-        "state": str(session.state),
-        "endReason": session.end_reason,
-        "lat": session.requested_lat,
-        "lng": session.requested_lng,
-        "maxSeconds": session.max_duration_seconds,
-        "cleanSeconds": session.clean_seconds,
-        "costSoFarUsdc": str(session.accrued_micro_usdc.usdc),
-        "chargedUsdc": str(session.charged_micro_usdc.usdc),
-        "holdUsdc": str(session.hold_micro_usdc.usdc),
-        "expiresAt": None if session.expires_at is None else session.expires_at.isoformat(),
-    }
-    if session.state == SessionState.ASSIGNED:
-        shown["nextStep"] = "An operator is on the way. Call get_session until the state is LIVE, or cancel_request."
-    if session.state == SessionState.LIVE:
-        shown["nextStep"] = "Call get_frame. Call end_session when you have seen enough: the meter runs until then."
-    return shown
-
-
-def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[..., Awaitable[Json]]:
+def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[..., Awaitable[SessionAnswer]]:
     """Put the question to the user in front of `Tools.request_view`."""
 
     async def approval(
@@ -396,7 +410,7 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
         answer: Annotated[ElicitationResult[Approval], Resolve(approval)],
         seconds: Seconds = 300,
         instructions: Instructions = None,
-    ) -> Json:
+    ) -> SessionAnswer:
         """Request live video, and wait up to 20 s until it is live. Spends money while it is live, until end_session.
 
         Calling it again with the same quote_id returns the same session, or an error once that is over.
@@ -409,6 +423,20 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
     return request_view
 
 
+class SightlineServer(MCPServer[Any]):
+    """An MCP server that names wrong arguments in one line, without the links of the validation library."""
+
+    @override
+    async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().call_tool(*args, **kwargs)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.__cause__.errors())
+            raise ToolError(f"INVALID_ARGUMENT: {'; '.join(wrong)}") from error.__cause__
+
+
 def build_server(
     connect: Connect,
     confirm_of: ConfirmOf = lambda _ctx: Confirm.AUTO,
@@ -419,8 +447,12 @@ def build_server(
     `connect` opens a client for the caller of a tool. `request_state_security` seals the question that a client carries
     between two calls; the default is a key of this process.
     """
-    server: MCPServer[Any] = MCPServer(
-        "sightline", title="Sightline", instructions=INSTRUCTIONS, request_state_security=request_state_security
+    server = SightlineServer(
+        "sightline",
+        title="Sightline",
+        version=version("sightline-client"),
+        instructions=INSTRUCTIONS,
+        request_state_security=request_state_security,
     )
     tools = Tools(connect)
     for tool, annotations in (
@@ -434,7 +466,16 @@ def build_server(
         (tools.wallet, READS),
         (tools.verify_receipt, READS),
     ):
-        server.add_tool(explained(tool), annotations=annotations, structured_output=False)
+        # get_frame is not structured: hosts that read structured content leave the picture out.
+        server.add_tool(
+            explained(tool),
+            description=getdoc(tool),
+            annotations=annotations,
+            structured_output=tool != tools.get_frame,
+        )
+    server.resource("sightline://sessions/{session_id}/frame", mime_type="image/jpeg")(readable(tools.newest_frame))
+    server.resource("sightline://sessions/{session_id}/receipt", mime_type="application/json")(readable(tools.receipt))
+    server.prompt(title="Look at a place")(watch_place)
     return server
 
 

@@ -27,7 +27,8 @@ class MicroUsdc(int):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[Self], handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(cls, core_schema.int_schema(ge=0))
+        as_text = core_schema.to_string_ser_schema(when_used="json")  # as in the HTTP interface
+        return core_schema.no_info_after_validator_function(cls, core_schema.int_schema(ge=0), serialization=as_text)
 
 
 def require_whole_micro_usdc(name: str, value: object) -> None:

@@ -1,5 +1,6 @@
 """Server, key and wallet of a command: by option, environment or settings file."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -20,15 +21,36 @@ SCOPES: Final = {
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Print an error of the client as one line, and exit with 1."""
+def one_line_errors(*, as_json: bool = False) -> Iterator[None]:
+    """Print an error of the client as one line of text or JSON on stderr, and exit with 1."""
     from sightline_client.errors import SightlineError
 
     try:
         yield
     except (SightlineError, ValueError) as error:
-        typer.echo(" ".join(str(error).split()), err=True)
+        text = " ".join(str(error).split())
+        typer.echo(json.dumps(_body(error, text)) if as_json else text, err=True)
         raise typer.Exit(1) from None
+
+
+def _body(error: Exception, text: str) -> dict[str, object]:
+    """Make the JSON of an error: the server's error envelope, or the kind of the client's own error as its code."""
+    from sightline_client.errors import ApiError
+
+    if not isinstance(error, ApiError):
+        kind = "INVALID_INPUT" if type(error) is ValueError else type(error).__name__
+        return {"code": kind, "message": text}
+    said = {
+        "statusCode": error.status,
+        "code": error.code,
+        "message": text,
+        "detail": error.detail,
+        "state": error.state,
+        "requiredScope": error.required_scope,
+        "retryAfterSeconds": error.retry_after_s,
+        "requestId": error.request_id,
+    }
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def own_wallet() -> "LocalWallet":

@@ -70,7 +70,7 @@ def signup(
     from sightline_client import usdc
     from sightline_client.commands import installed_commands
 
-    with one_line_errors(), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api) as sl:
         from sightline_client.wallet import LocalWallet
 
         funds = None if fund is None else usdc(fund)
@@ -122,7 +122,7 @@ def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -
 @app.command(rich_help_panel=PANEL)
 def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """Sign in with SIGHTLINE_WALLET_KEY, mint an API key and print it."""
-    with one_line_errors(), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api) as sl:
         workspace = sl.workspaces.get(_sign_in(sl, slug))
         scopes = sorted({scope for role in workspace.roles for scope in SCOPES[role]})
         minted = sl.keys.mint(workspace.id, label="login", scopes=scopes)
@@ -132,7 +132,7 @@ def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
 @keys_app.command("list")
 def list_keys(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """List the keys, without their plaintexts."""
-    with one_line_errors(), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api) as sl:
         found = sl.keys.list(_sign_in(sl, slug))
     for key in found:
         state = "revoked" if key.revoked_at else "valid"
@@ -148,7 +148,7 @@ def mint_key(
     as_json: AsJson = False,
 ) -> None:
     """Mint a key, and print its plaintext. It cannot be shown again."""
-    with one_line_errors(), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api) as sl:
         minted = sl.keys.mint(_sign_in(sl, slug), label=label, scopes=scope)
     _print(minted, as_json, minted.plaintext)
 
@@ -156,7 +156,7 @@ def mint_key(
 @keys_app.command("revoke")
 def revoke_key(key_id: str, slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """Revoke a key. It works for 60 more seconds."""
-    with one_line_errors(), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api) as sl:
         revoked = sl.keys.revoke(_sign_in(sl, slug), key_id)
     _print(revoked, as_json, f"{revoked.key_id} works until {revoked.grace_period_end}")
 
@@ -164,7 +164,7 @@ def revoke_key(key_id: str, slug: Slug = None, api: Url = None, as_json: AsJson 
 @invitations_app.command("list")
 def list_invitations(api: Url = None, as_json: AsJson = False) -> None:
     """List the open invitations. Names are chosen by the inviter: compare the wallet addresses."""
-    with one_line_errors(), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api) as sl:
         sl.auth.sign_in(own_wallet())
         found = sl.auth.invitations()
     for each in found:
@@ -176,7 +176,7 @@ def list_invitations(api: Url = None, as_json: AsJson = False) -> None:
 @invitations_app.command("accept")
 def accept_invitation(invitation_id: str, api: Url = None, as_json: AsJson = False) -> None:
     """Become a member of the workspace."""
-    with one_line_errors(), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api) as sl:
         sl.auth.sign_in(own_wallet())
         joined = sl.auth.accept_invitation(invitation_id)
     _print(joined, as_json, f"{joined.role} of {joined.slug}")
@@ -185,7 +185,7 @@ def accept_invitation(invitation_id: str, api: Url = None, as_json: AsJson = Fal
 @invitations_app.command("decline")
 def decline_invitation(invitation_id: str, api: Url = None, as_json: AsJson = False) -> None:
     """Decline an invitation. Its workspace cannot invite this wallet again for 24 hours."""
-    with one_line_errors(), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api) as sl:
         sl.auth.sign_in(own_wallet())
         declined = sl.auth.decline_invitation(invitation_id)
     _print(declined, as_json, f"Declined: {declined.workspace.slug}")
@@ -204,7 +204,7 @@ def request(
     """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds."""
     from sightline_client import usdc
 
-    with one_line_errors(), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         limit = None if max_charge is None else usdc(max_charge)
         quote = sl.quote(lat, lng, seconds=seconds)
         session = sl.sessions.create(
@@ -240,7 +240,7 @@ def watch(
     from sightline_client import usdc
     from sightline_client.commands.signals import stop_like_ctrl_c
 
-    with one_line_errors(), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
         view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit), 0
@@ -277,7 +277,7 @@ def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
     """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
     from sightline_client.errors import InvalidStateError
 
-    with one_line_errors(), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         session = sl.sessions.get(session_id)
         if not session.state.is_over:
             try:
@@ -307,7 +307,7 @@ def listen(
 
     With --forward-to each event is sent once, as a webhook endpoint would get it.
     """
-    with one_line_errors(), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         if session_id is not None:
             stream = sl.sessions.events(session_id)
         else:
@@ -357,7 +357,7 @@ def verify(
 
     Exit code 0 means signed by a certificate of --root and not changed; 1 anything else.
     """
-    with one_line_errors():
+    with one_line_errors(as_json=as_json):
         from sightline_client.commands.verify import run_verify
 
         raise typer.Exit(run_verify(file, root, as_json=as_json))

@@ -1,18 +1,24 @@
 """Base of the models: camelCase on the wire, unknown fields kept, unknown enumeration values accepted."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 from sightline_client.money import MicroUsdc
 
 Money = MicroUsdc
-Time = datetime
-"""An instant with time zone."""
+
+
+def _as_sent(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Time = Annotated[datetime, PlainSerializer(_as_sent, when_used="json")]
+"""An instant with time zone. In JSON it has the form of the HTTP interface: UTC, milliseconds."""
 Secret = Annotated[str, Field(repr=False)]
 """Text that gives access. It is left out of repr()."""
 

@@ -1,0 +1,118 @@
+"""Structured answers of the MCP tools. Their JSON schemas are the output schemas that hosts read."""
+
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from sightline_client.models import Quote, Session, SessionState, Wallet
+from sightline_client.models.base import Time
+
+NEXT_STEP: Final = {
+    SessionState.ASSIGNED: "An operator is on the way. Call get_session until the state is LIVE, or cancel_request.",
+    SessionState.LIVE: "Call get_frame. Call end_session when you have seen enough: the meter runs until then.",
+}
+
+Usdc: TypeAlias = Annotated[str, Field(description="USDC as decimal text", examples=["0.07128"])]
+
+
+class Answer(BaseModel):
+    """Base of the answers: names in camelCase, as in the HTTP interface."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class PlaceAnswer(Answer):
+    """Price of a view of a place."""
+
+    quote_id: Annotated[str, Field(description="Pass it to request_view; it is for one session")]
+    price_usdc: Usdc
+    rate_per_second_usdc: Usdc
+    seconds: int
+    available_operators: int
+    expires_at: Time
+
+    @classmethod
+    def of(cls, quote: Quote) -> "PlaceAnswer":
+        """Show a quote."""
+        return cls(
+            quote_id=quote.quote_id,
+            price_usdc=str(quote.estimated_total_micro_usdc.usdc),
+            rate_per_second_usdc=str(quote.rate_per_second_micro_usdc.usdc),
+            seconds=quote.duration_seconds,
+            available_operators=quote.available_operators,
+            expires_at=quote.expires_at,
+        )
+
+
+class SessionAnswer(Answer):
+    """State and cost of a session."""
+
+    session_id: str
+    state: Annotated[str, Field(description="REQUESTED, ASSIGNED, LIVE, ENDED, CANCELLED or EXPIRED")]
+    end_reason: str | None
+    lat: float
+    lng: float
+    max_seconds: int
+    clean_seconds: Annotated[int, Field(description="Seconds that are charged so far")]
+    cost_so_far_usdc: Usdc
+    charged_usdc: Annotated[str, Field(description="USDC as decimal text; 0 until the session is over")]
+    hold_usdc: Usdc
+    expires_at: Time | None
+    next_step: Annotated[str | None, Field(description="What to call next")]
+
+    @classmethod
+    def of(cls, session: Session) -> "SessionAnswer":
+        """Show a session, with the next step while it is not over."""
+        return cls(
+            session_id=session.id,
+            state=str(session.state),
+            end_reason=session.end_reason,
+            lat=session.requested_lat,
+            lng=session.requested_lng,
+            max_seconds=session.max_duration_seconds,
+            clean_seconds=session.clean_seconds,
+            cost_so_far_usdc=str(session.accrued_micro_usdc.usdc),
+            charged_usdc=str(session.charged_micro_usdc.usdc),
+            hold_usdc=str(session.hold_micro_usdc.usdc),
+            expires_at=session.expires_at,
+            next_step=NEXT_STEP.get(session.state),
+        )
+
+
+class SessionsAnswer(Answer):
+    """Sessions, newest first."""
+
+    sessions: list[SessionAnswer]
+
+
+class WalletAnswer(Answer):
+    """Funds of the workspace."""
+
+    address: str
+    balance_usdc: Usdc
+    allowance_usdc: Usdc
+    held_usdc: Usdc
+    available_usdc: Usdc
+
+    @classmethod
+    def of(cls, wallet: Wallet) -> "WalletAnswer":
+        """Show a wallet."""
+        return cls(
+            address=wallet.wallet_address,
+            balance_usdc=str(wallet.tracked_balance.usdc),
+            allowance_usdc=str(wallet.tracked_allowance.usdc),
+            held_usdc=str(wallet.held_micro_usdc.usdc),
+            available_usdc=str(wallet.available_micro_usdc.usdc),
+        )
+
+
+class ReceiptAnswer(Answer):
+    """What was verified of a session's charge and payment."""
+
+    verified: Annotated[bool, Field(description="Whether every check was made and passed")]
+    not_checked: Annotated[dict[str, str], Field(description="Reason by check that could not be made")]
+    charged_usdc: Usdc
+    seconds: int
+    payment: Annotated[str, Field(description="NOT_READY, PENDING or CONFIRMED")]
+    tx_hash: str | None

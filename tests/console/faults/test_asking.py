@@ -1,0 +1,80 @@
+"""Asking for a view: money before the request, operators who come while the page is open, a circle that can be seen."""
+
+from playwright.sync_api import Browser, expect
+
+from tests.console.people import (
+    PATIENCE_MS,
+    PHONE,
+    ConsoleServer,
+    a_tab,
+    add_funds,
+    camera_link,
+    come_online,
+    sign_up,
+)
+from tests.console.review import Review
+
+TURKU, ESPOO, LUND = (60.451813, 22.266630), (60.205490, 24.655899), (55.704659, 13.191007)
+
+
+def test_without_money_nothing_is_requested_and_the_way_to_money_is_offered(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=TURKU) as consumer:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        consumer.go("buy")
+        consumer.page.fill("#place", f"{TURKU[0]}, {TURKU[1]}")
+        consumer.shows(".banner.warn", "0.00 USDC available")
+        expect(consumer.page.locator("#request")).to_be_disabled()
+        review.look(consumer, "buy-without-money")
+        consumer.click("#to-funds")
+        add_funds(consumer)
+        consumer.click("#to-buy")
+        expect(consumer.page.locator("#place")).to_have_value(f"{TURKU[0]}, {TURKU[1]}")
+        expect(consumer.page.locator("#request")).to_be_enabled(timeout=PATIENCE_MS)
+        expect(consumer.page.locator("#to-funds")).to_have_count(0)
+        review.done(consumer)
+
+
+def test_an_operator_who_comes_online_is_counted_on_an_open_page(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=ESPOO) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        consumer.go("buy")
+        consumer.page.fill("#place", f"{ESPOO[0]}, {ESPOO[1]}")
+        consumer.shows(".banner.info", "Nobody")
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        with a_tab(browser, server.url, PHONE, place=ESPOO) as phone:
+            come_online(phone, link)
+            expect(consumer.page.locator(".banner.info")).to_have_count(0, timeout=PATIENCE_MS)
+            consumer.shows("[data-map=ready] .map-count", "1")
+            assert consumer.problems == operator.problems == phone.problems == []
+
+
+def test_the_circle_of_a_chosen_place_can_be_seen(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=LUND) as consumer:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        consumer.go("buy")
+        consumer.page.fill("#place", f"{LUND[0]}, {LUND[1]}")
+        for radius in ("500", "100", "5000"):
+            consumer.page.select_option("#radius", radius)
+            consumer.shows("[data-map=ready] .map-fence")
+            box = consumer.page.locator(".map-fence").bounding_box()
+            assert box is not None
+            assert 24 <= box["width"] <= 400, f"{radius} m are {box['width']} pixels wide"
+
+
+def test_the_camera_has_a_menu_and_the_phone_can_be_given_back(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=LUND) as phone:
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        phone.click("#camera-menu summary")
+        phone.shows("#camera-menu a[href*=operate]", "Earnings and history")
+        review.look(phone, "camera-menu", (PHONE,))
+        phone.click("#forget-phone")
+        phone.shows(".empty")
+        operator.go("operate")
+        operator.shows(".badge.offline")
+        phone.page.reload()
+        phone.shows(".empty")
+        review.done(operator, phone)
