@@ -1,7 +1,6 @@
 """Views that are paid by x402: the request, the headers of version 2, and the view."""
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
@@ -108,10 +107,13 @@ class PaymentSignature(Input):
         try:
             if len(header) > _HEADER_BYTES_MAX:
                 raise ValueError
-            return cls.parse(orjson.loads(base64.b64decode(header, validate=True)))
-        except (ValueError, binascii.Error) as error:
-            message = "PAYMENT-SIGNATURE is not base64 of JSON"
-            raise RefusedError(Refusal(Code.INVALID_INPUT, _LABEL, message)) from error
+            message: object = orjson.loads(base64.b64decode(header, validate=True))
+            if not isinstance(message, dict):
+                raise ValueError
+        except ValueError as error:
+            why = "PAYMENT-SIGNATURE is not base64 of a JSON object"
+            raise RefusedError(Refusal(Code.INVALID_INPUT, _LABEL, why)) from error
+        return cls.parse(message)
 
     @classmethod
     def label_of(cls, name: str) -> str:

@@ -15,7 +15,7 @@ from sightline.system.ids import SystemIds
 from sightline_client import AsyncChain
 from sightline_client.wallet import LocalWallet
 from tests.chain.escrow.test_escrow_server import filming
-from tests.chain.escrow.x402_buyer import VIEW, VIEWS, Buyer, data_of, decoded
+from tests.chain.escrow.x402_buyer import VIEW, VIEWS, Buyer, data_of, decoded, encoded
 from tests.client.api import Api
 from tests.e2e.server import Server, Tenant, a_tenant, go_online, until
 
@@ -237,7 +237,7 @@ async def test_a_payment_that_differs_from_what_was_asked_is_not_taken_and_makes
         assert other_place.status_code == 402, "the quote is for another place"
         longer = await buyer.pay(good, maxDurationSeconds=61)
         assert longer.status_code == 402, "the quote is for another duration"
-        for broken in ("x", "e30="):
+        for broken in ("x", "W10=", "bnVsbA==", "e30=", encoded({**good, "x402Version": 1})):
             answer = await buyer.http.post(VIEWS, json=VIEW, headers={"PAYMENT-SIGNATURE": broken})
             assert (answer.status_code, answer.json()["detail"]) == (400, "x402:payment")
         assert (await market.device.get("/sessions", view="operator"))["items"] == []

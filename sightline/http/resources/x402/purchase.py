@@ -5,6 +5,7 @@ ended, and finds the view that it made (ADR 0211).
 """
 
 import hashlib
+import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn, final
@@ -155,8 +156,7 @@ class ViewSales:
     def _quoted_rate(self, body: BuyViewBody, quote_id: str) -> MicroUsdc | None:
         """Return the rate of a quote of ours that has not expired."""
         open_quote, _, seal = quote_id.rpartition(".")
-        # Only this service computes seals, and 64 random bits are in each quote: a comparison by time tells nothing.
-        if seal != self._seal(open_quote, body):
+        if not hmac.compare_digest(seal.encode(), self._seal(open_quote, body).encode()):
             return None
         expires_at_ms, rate, _ = open_quote.split(".")
         return MicroUsdc(int(rate)) if self._services.clock.now_ms() < int(expires_at_ms) else None
