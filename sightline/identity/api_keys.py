@@ -166,8 +166,8 @@ class ViewKeys:
         secret = self._hasher.derive("x402", "key", session_id, quote_id)
         return compose_key(Environment.TEST, self.workspace_of(payer), secret)
 
-    async def mint(self, session_id: str, quote_id: str, *, payer: str, ends_at_ms: int) -> str | None:
-        """Store the key of a session, once, and return it; None if its key was made for another quote.
+    async def mint(self, session_id: str, quote_id: str, *, payer: str, ends_at_ms: int) -> bool:
+        """Make the key of a session, once; `find` returns it. Returns False if its key is for another quote.
 
         Args:
             payer: In EIP-55 form.
@@ -192,8 +192,7 @@ class ViewKeys:
             grace_ends_at_ms=ends_at_ms,
             session_id=session_id,
         )
-        is_ours = await self._store.add_view_key(record, self._hasher.digest(plaintext))
-        return plaintext if is_ours else None
+        return await self._store.add_view_key(record, self._hasher.digest(plaintext))
 
 
 def _uuid_of(derived: bytes) -> str:

@@ -112,30 +112,31 @@ class ViewSales:
             RefusedError: CONFLICT: it was used. UNAVAILABLE: there is no operator; nothing moves.
             UnavailableError, OutcomeUnknownError: A repeat with the same payment is safe.
         """
-        payment = signed.payment()
-        turn = self._turns.setdefault(payment.payer, _Turn(trio.Lock()))
-        async with turn.lock:
-            return await self._buy(body, url, signed, payment)
-
-    async def _buy(self, body: BuyViewBody, url: str, signed: PaymentSignature, payment: ExactPayment) -> Purchase:
-        quote_id = signed.accepted.extra.quote_id
+        payment, quote_id = signed.payment(), signed.accepted.extra.quote_id
         for attempt in range(ATTEMPTS_MAX):
             session_id = self._keys.session_of(payment.payer, payment.transfer.nonce, attempt)
             known = await self._find(session_id, payment.payer)
+            rate = None
             if known is None:
                 rate, refused = await self._check(body, signed, payment)
                 if rate is None:
                     await self.ask(body, url, refused=refused)
-                key = await self._prepare(session_id, quote_id, body, payment)
-                known = await self._create(session_id, quote_id, body, rate, payment)
             elif _was_given_up(known):
                 continue
-            else:
-                found = await self._keys.find(session_id, quote_id, payment.payer)
-                if found is None:
+            # Only what was checked takes a turn: others could hold up a payer whose address they send.
+            turn = self._turns.setdefault(payment.payer, _Turn(trio.Lock()))
+            async with turn.lock:
+                known = await self._find(session_id, payment.payer)
+                if known is None:
+                    assert rate is not None, "sessions are not deleted within seconds"
+                    await self._prepare(session_id, quote_id, body, payment)
+                    known = await self._create(session_id, quote_id, body, rate, payment)
+                elif _was_given_up(known):
+                    raise RefusedError(NO_COVERING_OPERATOR)  # by the same payment's other request, just now
+                key = await self._keys.find(session_id, quote_id, payment.payer)
+                if key is None:
                     raise RefusedError(PAYMENT_USED)
-                key = found
-            return Purchase(status=await self._dispatched(known), payer=shown_address(payment.payer), key=key)
+                return Purchase(status=await self._dispatched(known), payer=shown_address(payment.payer), key=key)
         raise RefusedError(PAYMENT_USED)
 
     async def _check(
@@ -173,7 +174,7 @@ class ViewSales:
                 raise
             return None
 
-    async def _prepare(self, session_id: str, quote_id: str, body: BuyViewBody, payment: ExactPayment) -> str:
+    async def _prepare(self, session_id: str, quote_id: str, body: BuyViewBody, payment: ExactPayment) -> None:
         """Make what a session needs: the payer's guest workspace, the reading of its wallet, and the view's key."""
         await self._require_operator(body)
         workspace_id, owner = self._keys.workspace_of(payment.payer), shown_address(payment.payer)
@@ -186,10 +187,8 @@ class ViewSales:
         await self._await_wallet(workspace_id, payment.amount)
         latest_s = self._broker.escrow.start_by_s(WAIT_S) + body.max_duration_seconds
         ends_at_ms = self._services.clock.now_ms() + latest_s * SECOND_MS + KEY_AFTER_END_MS
-        key = await self._keys.mint(session_id, quote_id, payer=owner, ends_at_ms=ends_at_ms)
-        if key is None:
+        if not await self._keys.mint(session_id, quote_id, payer=owner, ends_at_ms=ends_at_ms):
             raise RefusedError(PAYMENT_USED)
-        return key
 
     async def _await_wallet(self, workspace_id: str, amount: MicroUsdc) -> None:
         """Wait until the ledger knows the balance that the chain has shown: reservations are made against it."""
