@@ -38,7 +38,7 @@ LONG: Final = (
     "tests/storage/test_store_adversity.py",
     "tests/cluster/test_demo.py",
     "tests/cluster/test_cluster.py",
-    "tests/client/test_mcp.py",
+    "tests/client/agents/test_mcp.py",
     "tests/e2e/test_durability.py",
     "tests/cluster/test_versions.py",
     "tests/cluster/test_video.py",

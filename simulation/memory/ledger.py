@@ -332,29 +332,35 @@ class MemoryLedger(MemoryOutbox):
         self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
     ) -> bool:
         """Reserve an amount for a session."""
-        return self.take_hold_now(session_id, payer, amount_micro, policy, now_ms=now_ms)
+        return self.take_hold_now(session_id, payer, amount_micro, policy, is_authorized=False, now_ms=now_ms)
 
     def take_hold_now(
-        self, session_id: str, payer: str, amount_micro: int, policy: FundsPolicy, *, now_ms: int
+        self,
+        session_id: str,
+        payer: str,
+        amount_micro: int,
+        policy: FundsPolicy,
+        *,
+        is_authorized: bool,
+        now_ms: int,
     ) -> bool:
-        """Reserve an amount for a session, as part of another store's step."""
+        """Reserve an amount for a session, as part of another store's step. An authorization needs no allowance."""
         if session_id in self._holds:
             return True
         wallet = payer.lower()
-        if policy is FundsPolicy.ENFORCED and not self._may_hold(wallet, amount_micro, now_ms):
+        if policy is FundsPolicy.ENFORCED and not self._may_hold(wallet, amount_micro, is_authorized, now_ms):
             return False
         hold = _Hold(session_id, wallet, amount_micro, HoldState.OPEN)
         self._holds[session_id] = self._hold_by_hash[session_id_hash(session_id)] = hold
         return True
 
-    def is_funded(self, session_id: str, now_ms: int) -> bool:
+    def is_funded(self, session_id: str, *, is_authorized: bool, now_ms: int) -> bool:
         """Return whether the payer's wallet covers the hold of a session, and all its holds together."""
         hold = self._holds.get(session_id)
         known = None if hold is None else self._readings.get(hold.payer)
         if hold is None or known is None or known[1]:
             return False
-        reading = known[0]
-        return reading.covers(hold.amount, now_ms) and reading.spendable(now_ms) >= self._held(hold.payer)
+        return _payable(known[0], hold.amount, is_authorized, now_ms) >= max(hold.amount, self._held(hold.payer))
 
     def is_unpaid(self, payer: str) -> bool:
         """Return whether the charge of an earlier session of the payer could not be collected."""
@@ -404,12 +410,11 @@ class MemoryLedger(MemoryOutbox):
         """Count a session's hold against the limits of an API key."""
         self._holds[session_id].key = (spending.key_id, now_ms // DAY_MS)
 
-    def _may_hold(self, wallet: str, amount: int, now_ms: int) -> bool:
+    def _may_hold(self, wallet: str, amount: int, is_authorized: bool, now_ms: int) -> bool:
         known = self._readings.get(wallet)
         if known is None or known[1] or self._checked_at_ms < now_ms - STALE_MS_MAX:
             return False
-        reading = known[0]
-        return reading.covers(amount, now_ms) and reading.spendable(now_ms) - self._held(wallet) >= amount
+        return _payable(known[0], amount, is_authorized, now_ms) - self._held(wallet) >= amount
 
     def _covers(self, wallet: str, amount: int, now_ms: int) -> bool | None:
         known = self._readings.get(wallet)
@@ -494,3 +499,10 @@ def _is_asked(row: _Event, query: LedgerQuery) -> bool:
     if query.from_block is not None and row.event.block_number < query.from_block:
         return False
     return query.to_block is None or row.event.block_number <= query.to_block
+
+
+def _payable(reading: WalletReading, amount: int, is_authorized: bool, now_ms: int) -> int:
+    """Return what a wallet can pay for a session of this amount. An authorization needs no allowance."""
+    if reading.limits is not None and amount > reading.limits.per_session:
+        return 0
+    return reading.balance_micro if is_authorized else reading.spendable(now_ms)

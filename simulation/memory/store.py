@@ -12,6 +12,7 @@ from typing import final
 import trio
 
 from sightline.domain.conduct import Conduct
+from sightline.domain.escrow import ConsentKind
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
@@ -135,7 +136,12 @@ class MemoryStore:
                 return RejectedWhy.UNFUNDED
             policy = FundsPolicy.ENFORCED if hold.is_enforced else FundsPolicy.ADVISORY
             held = self._ledger.take_hold_now(
-                write.session.id, hold.payer_address, hold.amount, policy, now_ms=write.at_ms
+                write.session.id,
+                hold.payer_address,
+                hold.amount,
+                policy,
+                is_authorized=_is_authorized(write.session),
+                now_ms=write.at_ms,
             )
             if not held:
                 return RejectedWhy.FUNDS
@@ -384,7 +390,7 @@ class MemoryStore:
                 and terms.max_duration_s >= DEMAND_DURATION_MIN_S
                 and (session.state is SessionState.ASSIGNED or (deadline_ms(session) or 0) > now_ms)
                 and distance_m(lat, lng, terms.lat, terms.lng) <= within_m
-                and self._ledger.is_funded(session.id, now_ms)
+                and self._ledger.is_funded(session.id, is_authorized=_is_authorized(session), now_ms=now_ms)
                 and (not self._requested_before(session) or self._ledger.has_paid(terms.payer_address, now_ms))
             )
 
@@ -401,7 +407,9 @@ class MemoryStore:
     async def is_funded(self, session_id: str, now_ms: int) -> bool:
         """Whether the payer's wallet covers the session's hold and all its holds together."""
         await trio.lowlevel.checkpoint()
-        return self._ledger.is_funded(session_id, now_ms)
+        session = self._sessions.get(session_id)
+        is_authorized = session is not None and _is_authorized(session)
+        return self._ledger.is_funded(session_id, is_authorized=is_authorized, now_ms=now_ms)
 
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
         """The record of a call."""
@@ -475,3 +483,9 @@ def _is_open(session: Session, query: SessionQuery) -> bool:
         return True
     lat, lng, radius_m = query.coverage
     return distance_m(lat, lng, terms.lat, terms.lng) <= radius_m
+
+
+def _is_authorized(session: Session) -> bool:
+    """Whether the payer signed an authorization, with which the token moves the amount without an allowance."""
+    consent = session.terms.consent
+    return consent is not None and consent.kind is ConsentKind.AUTHORIZATION

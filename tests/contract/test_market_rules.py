@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from sightline.domain.conduct import Conduct
+from sightline.domain.escrow import ConsentKind, PayerConsent
 from sightline.domain.session.model import Requested, Session, SessionState
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import (
@@ -93,6 +94,32 @@ async def test_demand_counts_others_that_wait_nearby_since_lately(stored: Stored
     assert await demand(stored, within_m=20_000) == 3
     assert await demand(stored, not_of=OTHER) == 3
     assert await demand(stored, lat=-52.521) == 0
+
+
+async def test_a_payer_that_signed_an_authorization_is_demand_without_an_allowance(stored: Stored) -> None:
+    await show_wallets(stored, dict.fromkeys(WALLETS, HOLD), allowance=0)
+    signed = await wait_here(
+        stored, 0, consent=PayerConsent(kind=ConsentKind.AUTHORIZATION, open_by_s=T0, signature="0x01")
+    )
+    other = await wait_here(stored, 1, consent=PayerConsent(kind=ConsentKind.CONSENT, open_by_s=T0, signature="0x01"))
+    assert await demand(stored) == 1
+    assert await stored.store.is_funded(signed.id, T0)
+    assert not await stored.store.is_funded(other.id, T0)
+    again = await wait_here(
+        stored, 0, consent=PayerConsent(kind=ConsentKind.AUTHORIZATION, open_by_s=T0, signature="0x02")
+    )
+    assert not await stored.store.is_funded(again.id, T0), "the balance covers one of the two"
+
+
+async def test_an_authorization_is_held_by_the_balance_alone(stored: Stored) -> None:
+    await show_wallets(stored, dict.fromkeys(WALLETS, HOLD), allowance=0)
+    for kind, result in ((ConsentKind.CONSENT, Rejected), (ConsentKind.AUTHORIZATION, Committed)):
+        session = a_session(
+            **HERE, payer_address=WALLETS[0], consent=PayerConsent(kind=kind, open_by_s=T0, signature="0x01")
+        )
+        hold = HoldRequest(payer_address=WALLETS[0], amount=HOLD, is_enforced=True)
+        done = await stored.store.write_session(a_write(stored, session, take_hold=hold))
+        assert isinstance(done, result), kind
 
 
 async def test_a_request_of_less_than_a_minute_is_no_demand(stored: Stored) -> None:

@@ -54,9 +54,11 @@ STATEMENTS: Final = {
     SessionView.OPEN: _OPEN,
 }
 
-# The wallet w covers the hold h and all holds of its payer; now is {now}.
+# The wallet w covers the hold h of session s and all holds of its payer; now is {now}.
+# An authorization needs no allowance.
 _FUNDED = """NOT w.needs_reading AND (w.session_limit IS NULL OR w.session_limit >= h.amount)
-  AND wallet_spendable(w, {now}) >=
+  AND CASE WHEN s.doc #>> '{{terms,consent,kind}}' = 'authorization' THEN w.balance
+    ELSE wallet_spendable(w, {now}) END >=
     greatest(h.amount, (SELECT sum(o.amount) FROM hold o WHERE o.payer = h.payer AND o.state <> 'RELEASED'))"""
 # The deadline of a REQUESTED session is when it is due; that of its first request is in `wait_deadline_ms`.
 DEMAND: Final = f"""
@@ -76,7 +78,7 @@ WHERE s.state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::floa
 DEMANDS_MAX: Final = 32
 """Counts of demand in one batch: each searches the open requests of the region."""
 IS_FUNDED: Final = f"""
-SELECT EXISTS (SELECT FROM hold h JOIN wallet_state w ON w.address = h.payer
+SELECT EXISTS (SELECT FROM hold h JOIN wallet_state w ON w.address = h.payer JOIN session s ON s.id = h.session_id
   WHERE h.session_id = $1 AND {_FUNDED.format(now="$2")})
 """  # noqa: S608  constants only
 
