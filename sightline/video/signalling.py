@@ -6,9 +6,11 @@ Accepts known deviations of real clients; docs/ops/video.md lists them.
 
 import hashlib
 import hmac
+import re
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 import orjson
 
@@ -19,6 +21,8 @@ SDP_TYPE: Final = "application/sdp"
 TRICKLE_TYPE: Final = "application/trickle-ice-sdpfrag"
 METHODS: Final = "OPTIONS, GET, HEAD, POST, PATCH, DELETE"
 IDLE_RETRY_S: Final = 2
+_UFRAG: Final = re.compile(r"[a-zA-Z0-9+/]{4,256}")
+_PASSWORD: Final = re.compile(r"[a-zA-Z0-9+/]{22,256}")
 CORS: Final = (
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Allow-Methods", METHODS),
@@ -127,15 +131,54 @@ def idle() -> SignalReply:
     return problem(409, "No publisher is connected yet", headers=[("Retry-After", str(IDLE_RETRY_S))])
 
 
-def trickled(body: bytes) -> tuple[str | None, list[str]]:
-    """(ice-ufrag, candidate lines) of an SDP fragment (RFC 8840). End-of-candidates is ignored: after only
-    mDNS candidates it would end a connection that peer-reflexive candidates can still establish."""
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """What an SDP fragment says of the bundled transport (RFC 8840)."""
+
     ufrag: str | None = None
+    password: str | None = None
+    candidates: tuple[str, ...] = ()
+    """candidate lines without the attribute name."""
+
+    @property
+    def has_credentials(self) -> bool:
+        """True if ice-ufrag and ice-pwd are there and well-formed (RFC 8839, section 5.4)."""
+        return bool(_UFRAG.fullmatch(self.ufrag or "") and _PASSWORD.fullmatch(self.password or ""))
+
+
+def read_fragment(body: bytes) -> Fragment:
+    """Read an SDP fragment. Of several m-lines the first credentials count, because media is bundled.
+
+    End-of-candidates is ignored: after only mDNS candidates it would end a connection that peer-reflexive candidates
+    can still establish.
+    """
+    first: dict[str, str] = {}
     candidates: list[str] = []
     for raw in body.decode(errors="replace").splitlines():
         name, _, value = raw.strip().removeprefix("a=").partition(":")
-        if name == "ice-ufrag":
-            ufrag = value.strip()
-        elif name == "candidate":
+        if name == "candidate":
             candidates.append(value.strip())
-    return ufrag, candidates
+        else:
+            first.setdefault(name, value.strip())
+    return Fragment(ufrag=first.get("ice-ufrag"), password=first.get("ice-pwd"), candidates=tuple(candidates))
+
+
+def precondition(request: SignalRequest, etag: str, *, required: bool) -> SignalReply | None:
+    """The refusal of a PATCH for its If-Match; None if it may go on (RFC 9725, section 4.3.1).
+
+    Args:
+        required: False to accept a request without If-Match, as many clients trickle.
+    """
+    wanted = request.headers.get("if-match", "").strip()
+    if not wanted and required:
+        return problem(428, "If-Match is required", "send If-Match: *, or the ETag of the newest answer")
+    if wanted not in ("", "*", '"*"', f'"{etag}"'):
+        return problem(412, "Another ICE session", "If-Match does not name the current one")
+    return None
+
+
+def restarted(fragment: bytes, *, etag: str) -> SignalReply:
+    """200 with our side of restarted ICE (RFC 9725, section 4.3.3)."""
+    headers = (*CORS, ("Content-Type", TRICKLE_TYPE), ("ETag", f'"{etag}"'), ("Cache-Control", "no-store"))
+    return SignalReply(status=200, headers=headers, body=fragment)

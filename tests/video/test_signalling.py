@@ -139,14 +139,82 @@ async def test_an_offer_is_answered_with_everything_a_client_needs():
             assert (await client.ask("PATCH", trickle, resource=resource, headers=TRICKLE | extra)).status == 204
         other = await client.ask("PATCH", trickle, resource=resource, headers=TRICKLE | {"if-match": '"old"'})
         assert other.status == 412
-        restart = trickle.replace(b"abcd", b"efgh")
-        refused = await client.ask("PATCH", restart, resource=resource, headers=TRICKLE | {"if-match": "*"})
-        assert refused.status == 422
-        assert "POST a new offer" in detail(refused)
         foreign = Client(rig, (await rig.backend.create_input(a_session_id())).whip_url)
         assert (await foreign.ask("DELETE", resource=resource)).status == 404, "another session's resource"
         assert (await client.ask("DELETE", resource=resource, headers={"if-match": "whatever"})).status == 200
         assert (await client.ask("DELETE", resource=resource)).status == 404
+
+
+def a_fragment(ufrag: str = "efgh", password: str = "p" * 22, more: str = "") -> bytes:
+    """An SDP fragment that restarts ICE, by default of `an_obs_offer`."""
+    return f"m=audio 9 RTP/AVP 0\r\na=mid:0\r\na=ice-ufrag:{ufrag}\r\na=ice-pwd:{password}\r\n{more}".encode()
+
+
+@pytest.mark.parametrize("kind", ["whip", "whep"])
+async def test_a_patch_with_new_credentials_restarts_ice_and_is_answered_with_ours(kind: str):
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with publishing(made.whip_url):
+            await a_frame(rig.backend, made.ref)
+            is_viewer = kind == "whep"
+            client = Client(rig, made.whep_url if is_viewer else made.whip_url)
+            offer = edited(an_obs_offer(), *PLAY) if is_viewer else an_obs_offer()
+            posted = await client.ask("POST", offer, headers=SDP)
+            resource = (header(posted, "location") or "").rpartition("/")[2]
+            etags, ours = [header(posted, "etag") or ""], [posted.body.decode()]
+            for index, condition in enumerate(["*", '"*"', None]):
+                extra = {"if-match": condition or etags[-1]}
+                body = a_fragment(f"new{index}", more="a=candidate:1 1 udp 1 192.0.2.7 9 typ host\r\n")
+                reply = await client.ask("PATCH", body, resource=resource, headers=TRICKLE | extra)
+                assert (reply.status, header(reply, "content-type")) == (200, "application/trickle-ice-sdpfrag"), reply
+                etags.append(header(reply, "etag") or "")
+                ours.append(reply.body.decode())
+            for name in ("ice-ufrag", "ice-pwd"):
+                values = [re.findall(rf"a={name}:(\S+)", text)[0] for text in ours]
+                assert len(set(values)) == len(values), "each restart has credentials of its own"
+            assert len(set(etags)) == len(etags)
+            found = [re.findall(r"a=candidate:.*", text) for text in ours]
+            assert found[0]
+            assert all(each == found[0] for each in found), "the sockets stay"
+            trickle = b"a=ice-ufrag:new2\r\na=candidate:1 1 udp 1 192.0.2.7 10 typ host\r\n"
+            for etag, status in ((etags[-1], 204), (etags[0], 412)):
+                reply = await client.ask("PATCH", trickle, resource=resource, headers=TRICKLE | {"if-match": etag})
+                assert reply.status == status
+
+
+async def test_an_ice_restart_that_cannot_be_taken_is_told_why_and_the_publisher_stays():
+    rows: list[tuple[bytes, dict[str, str], int, str]] = [
+        (a_fragment(), {}, 428, "If-Match"),
+        (a_fragment(), {"if-match": '"old"'}, 412, "does not name the current one"),
+        (a_fragment(), {"if-match": "x" * 5_000}, 412, "does not name the current one"),
+        (a_fragment(password="short"), {"if-match": "*"}, 400, "ice-pwd"),
+        (a_fragment(password="x" * 257), {"if-match": "*"}, 400, "ice-pwd"),
+        (a_fragment(password="p" * 22 + ":\u00e9"), {"if-match": "*"}, 400, "ice-pwd"),
+        (a_fragment("x"), {"if-match": "*"}, 400, "ice-ufrag"),
+        (a_fragment("x" * 257), {"if-match": "*"}, 400, "ice-ufrag"),
+        (b"a=ice-ufrag:efgh\r\n", {"if-match": "*"}, 400, "ice-pwd"),
+        (b"a=ice-ufrag:\r\na=ice-pwd:\r\n", {"if-match": "*"}, 400, "ice-ufrag"),
+        (b"\xff\xfe\0a=ice-ufrag:\xff\xff\xff\xff\n", {"if-match": "*"}, 204, ""),  # garbage that names nothing
+        (b"a=ice-ufrag:\xff\xff\xff\xff\n", {"if-match": "*"}, 400, "ice-ufrag"),
+        (b"", {"if-match": "*"}, 204, ""),
+        (a_fragment("abcd", more="a=candidate:1 1 udp 1 8.8.8.8 9 typ host\r\n" * 5_000), {}, 204, ""),
+    ]
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        other = Client(rig, (await rig.backend.create_input(a_session_id())).whip_url)
+        client = Client(rig, made.whip_url)
+        posted = await client.ask("POST", an_obs_offer(), headers=SDP)
+        resource = (header(posted, "location") or "").rpartition("/")[2]
+        for body, extra, status, why in rows:
+            reply = await client.ask("PATCH", body, resource=resource, headers=TRICKLE | extra)
+            assert (reply.status, why in (detail(reply) if why else "")) == (status, True), (body[:60], reply)
+        many = a_fragment("many", more="a=candidate:1 1 udp 1 8.8.8.8 9 typ host\r\n" * 5_000)
+        for stranger, name in ((other, resource), (client, "x"), (client, "x" * 5_000)):
+            refused = await stranger.ask("PATCH", many, resource=name, headers=TRICKLE | {"if-match": "*"})
+            assert refused.status == 404, "no resource of this URL"
+        assert (await client.ask("PATCH", many, resource=resource, headers=TRICKLE | {"if-match": "*"})).status == 200
+        (row,) = await rig.backend.stats()
+        assert row["peers"] == 1
 
 
 async def test_offers_that_cannot_be_taken_are_told_why():

@@ -1,6 +1,7 @@
-// The WHEP player. It trusts decoded frames only: a connection that delivers none for 2 s is replaced.
+// The WHEP player. It trusts decoded frames only: a connection that delivers none for 2 s is replaced. When the network is lost
+// or another one, it restarts ICE first.
 import { ApiError } from "./http.js";
-import { backOff, exchange, pause, unchanged, type Exchange, type Resolve } from "./webrtc.js";
+import { Path, RESTART_MS, backOff, exchange, pause, unchanged, type Exchange, type Resolve } from "./webrtc.js";
 
 export type Picture = "connecting" | "playing" | "noCamera" | "stalled" | "failed";
 const STALL_MS = 2000;
@@ -85,6 +86,15 @@ export class Player {
     }
     this.video.srcObject = stream;
     await this.video.play().catch(() => undefined);
+    const path = new Path(this.current);
+    try {
+      return await this.watch(peer, path);
+    } finally {
+      path.stop();
+    }
+  }
+
+  private async watch(peer: RTCPeerConnection, path: Path): Promise<boolean> {
     let frames = 0;
     let changedAt = performance.now();
     while (!this.over.signal.aborted) {
@@ -95,8 +105,11 @@ export class Player {
         changedAt = performance.now();
         this.show({ picture: "playing" });
       }
-      const silent = performance.now() - changedAt;
-      if (peer.connectionState === "failed" || silent > (frames === 0 ? FIRST_FRAME_MS : STALL_MS)) break;
+      if ((await path.look()) === "lost") break;
+      const now = performance.now();
+      if (frames > 0 && now - changedAt > STALL_MS) this.show({ picture: "stalled" });
+      const isRestarting = now - path.restartedAt < RESTART_MS;
+      if (!isRestarting && now - changedAt > (frames === 0 ? FIRST_FRAME_MS : STALL_MS)) break;
     }
     if (frames === 0) throw new Error("no frame arrived");
     return true;

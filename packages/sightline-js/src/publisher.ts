@@ -1,9 +1,9 @@
-// The WHIP publisher: sends a camera until it is stopped, and connects again after every loss.
+// The WHIP publisher: sends a camera until it is stopped. Restarts ICE when the network is lost or another one, and connects
+// again if that does not help.
 import { ApiError } from "./http.js";
-import { backOff, exchange, pause, unchanged, type Exchange, type Resolve } from "./webrtc.js";
+import { Path, backOff, exchange, pause, unchanged, type Exchange, type Resolve } from "./webrtc.js";
 
 export type Sending = "connecting" | "sending" | "lost" | "refused";
-const LOSS_MS = 2000;
 
 export interface PublisherOptions {
   onChange?: (state: Sending) => void;
@@ -14,7 +14,6 @@ export interface PublisherOptions {
 export class Publisher {
   private sending: Sending = "connecting";
   private readonly over = new AbortController();
-  private again = new AbortController();
   private current: Exchange | null = null;
 
   constructor(
@@ -22,7 +21,6 @@ export class Publisher {
     private readonly media: MediaStream,
     private readonly options: PublisherOptions = {},
   ) {
-    addEventListener("online", this.restart);
     addEventListener("pagehide", this.leave);
     void this.run();
   }
@@ -39,14 +37,10 @@ export class Publisher {
   private readonly leave = (): void => this.stop();
   /** `isOver`: the session has ended, so that there is nothing left to close on the server. */
   stop(isOver = false): void {
-    removeEventListener("online", this.restart);
     removeEventListener("pagehide", this.leave);
     this.over.abort();
-    this.again.abort();
     this.current?.close(isOver);
   }
-  /** After a change of network the old path may look alive for half a minute. */
-  private readonly restart = (): void => this.again.abort();
 
   /** Send another track of the same kind, or none. */
   async replace(kind: "video" | "audio", track: MediaStreamTrack | null): Promise<void> {
@@ -57,7 +51,6 @@ export class Publisher {
   private async run(): Promise<void> {
     let failures = 0;
     while (!this.over.signal.aborted) {
-      this.again = new AbortController();
       try {
         await this.publish();
         failures = 0;
@@ -84,14 +77,17 @@ export class Publisher {
       peer.close();
       throw error;
     }
-    let lostAt = performance.now();
-    while (!this.over.signal.aborted && !this.again.signal.aborted) {
-      await pause(250, this.over.signal);
-      const state = peer.connectionState;
-      if (state === "connected") {
-        lostAt = performance.now();
-        this.show("sending");
-      } else if (state === "failed" || state === "closed" || performance.now() - lostAt > (state === "disconnected" ? LOSS_MS : 10_000)) return;
+    const path = new Path(this.current);
+    try {
+      while (!this.over.signal.aborted) {
+        await pause(250, this.over.signal);
+        const seen = await path.look();
+        if (seen === "lost") return;
+        if (seen === "connected") this.show("sending");
+        else if (this.sending === "sending") this.show("lost");
+      }
+    } finally {
+      path.stop();
     }
   }
 }

@@ -1,12 +1,21 @@
-// One exchange of WHIP (RFC 9725) or WHEP: OPTIONS for the ICE servers, POST the offer, get the answer, DELETE at the end.
+// One exchange of WHIP (RFC 9725) or WHEP: OPTIONS for the ICE servers, POST the offer, get the answer, PATCH to restart ICE,
+// DELETE at the end.
 import { ApiError, failureOf } from "./http.js";
 
 const GATHER_MS = 1000;
+const PATCH_MS = 3000;
+/** How long a connection may take from its offer or its ICE restart. */
+export const CONNECT_MS = 10_000;
+/** How long an ICE restart may take. A phone that comes from UDP to a network with TCP alone was seen to take 3.3 s. */
+export const RESTART_MS = 6000;
 
 export interface Exchange {
   peer: RTCPeerConnection;
   /** Close, and DELETE the resource unless its session is over: then the server has done so. */
   close: (isOver?: boolean) => void;
+  /** Restart ICE: new paths from the networks that there are now, with the same encryption and the same publisher. Throws
+   *  ApiError with the status of the endpoint, 0 without an answer; then POST a new offer. */
+  restart: () => Promise<void>;
 }
 
 /** Gives the address at which an endpoint is reached, for example through a proxy. */
@@ -56,13 +65,115 @@ export async function exchange(peer: RTCPeerConnection, url: string, resolve: Re
       void fetch(target, { method: "DELETE", keepalive: true }).catch(() => undefined);
     }
   };
+  const restart = async (): Promise<void> => {
+    if (resource === null) throw new ApiError(404, "NOT_FOUND", "The endpoint named no resource.");
+    await peer.setLocalDescription(await peer.createOffer({ iceRestart: true }));
+    await gathered(peer);
+    const reply = await reach(resolve(new URL(resource, answer.url).href), {
+      method: "PATCH",
+      headers: { "content-type": "application/trickle-ice-sdpfrag", "if-match": "*" },
+      body: fragmentOf(peer.localDescription?.sdp ?? ""),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(PATCH_MS)]),
+    });
+    if (reply.status !== 200) throw failureOf(reply, await reply.json().catch(() => null));
+    const sdp = withFragment(peer.remoteDescription?.sdp ?? "", await reply.text());
+    await peer.setRemoteDescription({ type: "answer", sdp });
+  };
   try {
     await peer.setRemoteDescription({ type: "answer", sdp: await answer.text() });
   } catch (error) {
     close();
     throw error;
   }
-  return { peer, close };
+  return { peer, close, restart };
+}
+
+const CANDIDATES = /^a=(candidate:.*|end-of-candidates)$/;
+
+/** The SDP fragment (RFC 8840) of the first m-line, which carries the bundled transport. */
+export function fragmentOf(sdp: string): string {
+  const [, first = ""] = sdp.split(/^(?=m=)/m);
+  const kept = first.split(/\r?\n/).filter((line) => /^(m=|a=(mid|ice-ufrag|ice-pwd):)/.test(line) || CANDIDATES.test(line));
+  return `${["a=ice-options:trickle", ...kept].join("\r\n")}\r\n`;
+}
+
+/** An answer with the credentials and candidates of an SDP fragment in place of its own. */
+export function withFragment(answer: string, fragment: string): string {
+  const news = fragment.split(/\r?\n/);
+  const changed = (name: string): string | undefined => news.find((line) => line.startsWith(`a=${name}:`));
+  const candidates = news.filter((line) => CANDIDATES.test(line));
+  const lines: string[] = [];
+  for (const line of answer.split(/\r?\n/)) {
+    if (CANDIDATES.test(line)) continue;
+    const [, name = ""] = /^a=(ice-ufrag|ice-pwd):/.exec(line) ?? [];
+    lines.push((name && changed(name)) || line);
+    if (name === "ice-pwd") lines.push(...candidates.splice(0));
+  }
+  return lines.join("\r\n");
+}
+
+/** Calls back when the browser has another network. Returns the function that ends it. */
+export function onOtherNetwork(callback: () => void): () => void {
+  const link = (navigator as { connection?: EventTarget & { type?: string } }).connection;
+  let type = link?.type;
+  // Browsers report every estimate of the bandwidth too.
+  const changed = (): void => {
+    if (link?.type === type) return;
+    type = link?.type;
+    callback();
+  };
+  addEventListener("online", callback);
+  link?.addEventListener("change", changed);
+  return () => {
+    removeEventListener("online", callback);
+    link?.removeEventListener("change", changed);
+  };
+}
+
+/** Watches one connection and restarts its ICE when the network is lost or another one. */
+export class Path {
+  private isOther = false;
+  private isTried = false;
+  private aliveAt = performance.now();
+  /** When ICE was last restarted. */
+  restartedAt = -Infinity;
+  private readonly end = onOtherNetwork(() => (this.isOther = true));
+
+  constructor(private readonly exchange: Exchange) {}
+
+  stop(): void {
+    this.end();
+  }
+
+  /** Look at the connection, and restart ICE if that helps. Says "lost" if only a new offer does. */
+  async look(): Promise<"connected" | "waiting" | "lost"> {
+    const { peer } = this.exchange;
+    const isLost = peer.connectionState === "disconnected" || peer.connectionState === "failed";
+    if ((this.isOther || (isLost && !this.isTried)) && !(await this.restarted())) return "lost";
+    if (peer.connectionState === "connected") {
+      this.isTried = false;
+      this.aliveAt = performance.now();
+      return "connected";
+    }
+    const isLate = this.isTried
+      ? performance.now() - this.restartedAt > RESTART_MS
+      : performance.now() - this.aliveAt > CONNECT_MS;
+    return isLate || peer.connectionState === "closed" ? "lost" : "waiting";
+  }
+
+  /** False if the endpoint refuses. */
+  private async restarted(): Promise<boolean> {
+    this.isOther = false;
+    this.isTried = true;
+    try {
+      await this.exchange.restart();
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 0) return false;
+      this.isOther = true; // no answer: there is no network yet, and a POST would not arrive either
+    }
+    this.restartedAt = performance.now();
+    return true;
+  }
 }
 
 async function reach(url: string, request: RequestInit): Promise<Response> {

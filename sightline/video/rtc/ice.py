@@ -35,6 +35,9 @@ TCP_CONNECTIONS_MAX: Final = 8
 TCP_PREFERENCE: Final = 90
 PASSIVE_PREFERENCE: Final = 4
 UFRAG_CHARACTERS: Final = 6
+PASSWORD_CHARACTERS: Final = 22
+CHECK_EVERY_S: Final = 0.02
+"""Ta of RFC 8445, section 14, as in aioice."""
 _system_random = random.SystemRandom()
 log = structlog.get_logger()
 
@@ -82,6 +85,7 @@ class IceConnection(aioice.ice.Connection):
         **options: Any,
     ) -> None:
         super().__init__(local_username=ufrag_prefix + random_string(UFRAG_CHARACTERS), **options)
+        self._ufrag_prefix = ufrag_prefix
         self._pace = ReadPace(datagrams_per_s)
         self._choose_addresses = sockets
         self._ports = ports
@@ -92,6 +96,9 @@ class IceConnection(aioice.ice.Connection):
         self._media_ms: float | None = None
         self._followed_ms = -FOLLOW_EVERY_MS
         self._follow_task: asyncio.Task[None] | None = None
+        self._check_task: asyncio.Task[None] | None = None
+        self._unanswered = 0
+        """Consent checks without an answer since the last answer or restart."""
 
     @override
     async def get_component_candidates(
@@ -204,10 +211,45 @@ class IceConnection(aioice.ice.Connection):
         self._tcp.remove(protocol)
         if protocol in self._protocols:
             self._protocols.remove(protocol)
-        for pair in [each for each in self._check_list if each.protocol is protocol]:
+        self._drop_pairs([each for each in self._check_list if each.protocol is protocol])
+
+    def _drop_pairs(self, pairs: Sequence[Any]) -> None:
+        for pair in pairs:
             if pair.task is not None:
                 pair.task.cancel()
             self._check_list.remove(pair)
+
+    def restart(self, *, ufrag: str, password: str) -> None:
+        """Change the credentials of both sides and forget the peer's candidates (RFC 8445, section 9).
+
+        The sockets stay. Media uses the present pair until the peer nominates another. TCP connections that are not in
+        use are closed: those of a network that the peer has left would take the places of new ones.
+
+        Args:
+            ufrag: The peer's new one; so is the password.
+        """
+        self._drop_pairs(list(self._check_list))
+        self._remote_candidates.clear()
+        self._early_checks.clear()
+        self._nominating.clear()
+        self._local_username = self._ufrag_prefix + random_string(UFRAG_CHARACTERS)
+        self._local_password = random_string(PASSWORD_CHARACTERS)
+        self.remote_username, self.remote_password = ufrag, password
+        self._unanswered = 0
+        used = [pair.protocol for pair in self._nominated.values()]
+        for protocol in [each for each in self._tcp if each not in used]:
+            protocol.transport.close()
+
+    def check_new_pairs(self) -> None:
+        """Check the pairs of candidates that came after `connect` had ended, one every CHECK_EVERY_S."""
+        if self._check_list_done and (self._check_task is None or self._check_task.done()):
+            self._check_task = asyncio.create_task(self._check_pairs())
+
+    async def _check_pairs(self) -> None:
+        untried = (aioice.ice.CandidatePair.State.FROZEN, aioice.ice.CandidatePair.State.WAITING)
+        while pair := next((each for each in self._check_list if each.state in untried), None):
+            self.check_start_task(pair)
+            await asyncio.sleep(CHECK_EVERY_S)
 
     @override
     def check_incoming(self, message: aioice.stun.Message, addr: tuple[str, int], protocol: Any) -> None:
@@ -230,12 +272,11 @@ class IceConnection(aioice.ice.Connection):
 
         FFmpeg's WHIP muxer answers no checks. Its authenticated media proves that it is alive.
         """
-        failures = 0
         while True:
             await asyncio.sleep(CONSENT_INTERVAL_S * (0.8 + 0.4 * _system_random.random()))
             for pair in list(self._nominated.values()):
-                failures = 0 if await self._answers(pair) else failures + 1
-            if failures >= CONSENT_FAILURES and not self._media_arrives():
+                self._unanswered = 0 if await self._answers(pair) else self._unanswered + 1
+            if self._unanswered >= CONSENT_FAILURES and not self._media_arrives():
                 self._query_consent_task = None
                 await self.close()
                 return
@@ -254,12 +295,16 @@ class IceConnection(aioice.ice.Connection):
         now_ms = asyncio.get_running_loop().time() * 1000
         return self._media_ms is not None and now_ms - self._media_ms < MEDIA_LIFE_MS
 
-    def media_authenticated(self, source: MediaSource, arrived_ms: float) -> None:
-        """Record a publisher's authenticated packet: it is alive, and the source may be a new address (NAT rebinding).
+    def packet_authenticated(self, source: MediaSource, arrived_ms: float, *, is_media: bool) -> None:
+        """Record an authenticated packet of the peer, whose source may be a new address (NAT rebinding).
 
-        Feedback moves to a new address only after the peer has answered a check there.
+        What is sent moves to a new address only after the peer has answered a check there.
+
+        Args:
+            is_media: True if the packet proves that the peer is alive, even if it answers no checks.
         """
-        self._media_ms = arrived_ms
+        if is_media:
+            self._media_ms = arrived_ms
         pair = self._nominated.get(1)
         if pair is None or (pair.remote_addr == source.address and pair.protocol is source.protocol):
             return
@@ -278,8 +323,9 @@ class IceConnection(aioice.ice.Connection):
 
     @override
     async def close(self) -> None:
-        if self._follow_task is not None:
-            self._follow_task.cancel()
+        for task in (self._follow_task, self._check_task):
+            if task is not None:
+                task.cancel()
         await super().close()
 
     @override

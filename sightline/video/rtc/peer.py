@@ -168,6 +168,7 @@ class RtcPeer:
         self._connection = connection
         self._publishes = publishes
         self._candidates = self._candidate_lines = 0
+        self._local: LocalTransport | None = None
         self._early: deque[tuple[bytes, MediaSource, float]] = deque(maxlen=EARLY_MAX_PACKETS)
         self._task: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -197,13 +198,29 @@ class RtcPeer:
         if not candidates:
             await self._transport.stop()
             raise OSError("no UDP port could be bound and no TCP port is open")
-        return LocalTransport(
+        self._local = LocalTransport(
             ufrag=self._connection.local_username,
             password=self._connection.local_password,
             fingerprint=self._fingerprint,
             setup=setup,
             candidates=tuple(candidate.to_sdp() for candidate in candidates),
         )
+        return self._local
+
+    async def restart_ice(self, *, ufrag: str, password: str, candidates: Sequence[str]) -> LocalTransport:
+        """Take the peer's new ICE credentials and candidates, and describe our side with new credentials.
+
+        Sockets, DTLS and SRTP stay. Media uses the present path until the peer nominates another.
+        """
+        assert self._local is not None
+        self._connection.restart(ufrag=ufrag, password=password)
+        self._local = replace(
+            self._local, ufrag=self._connection.local_username, password=self._connection.local_password
+        )
+        self._candidates = self._candidate_lines = 0
+        for line in candidates[:CANDIDATE_LINES_MAX]:
+            await self.add_candidate(line)
+        return self._local
 
     async def connect(self, remote: Description, *, role: str, handshake_ms: int) -> None:
         """Begin the handshakes in the background.
@@ -236,6 +253,7 @@ class RtcPeer:
                 kind=candidate.type,
             )
         )
+        self._connection.check_new_pairs()
 
     async def _handshake(self, section: Section, ice_lite: bool, role: str, timeout_s: float) -> None:
         try:
@@ -277,8 +295,7 @@ class RtcPeer:
         rtcp = is_rtcp(data)
         clear = self._transport.unprotect(data, rtcp=rtcp)
         if clear is not None:
-            if self._publishes:
-                self._connection.media_authenticated(source, arrived_ms)
+            self._connection.packet_authenticated(source, arrived_ms, is_media=self._publishes)
             self._on_packet(clear, rtcp, arrived_ms)
 
     def send(self, data: bytes, *, rtcp: bool = False) -> None:

@@ -302,10 +302,11 @@ def _section_lines(section: LocalSection, transport: LocalTransport, *, first: b
             lines.append(f"a=ssrc:{section.rtx_ssrc} cname:{section.stream}")
     lines += [f"a=ice-ufrag:{transport.ufrag}", f"a=ice-pwd:{transport.password}"]
     lines += [f"a=fingerprint:sha-256 {transport.fingerprint}", f"a=setup:{transport.setup}"]
-    if first:
-        lines += [f"a=candidate:{candidate}" for candidate in transport.candidates]
-        lines.append("a=end-of-candidates")
-    return lines
+    return [*lines, *_candidate_lines(transport)] if first else lines
+
+
+def _candidate_lines(transport: LocalTransport) -> list[str]:
+    return [*(f"a=candidate:{candidate}" for candidate in transport.candidates), "a=end-of-candidates"]
 
 
 def build(
@@ -325,4 +326,15 @@ def build(
     for section in sections:
         lines += _section_lines(section, transport, first=first and bool(section.codecs))
         first = first and not section.codecs
+    return ("\r\n".join(lines) + "\r\n").encode()
+
+
+def build_fragment(mid: str, kind: str, transport: LocalTransport) -> bytes:
+    """Write credentials and candidates alone (RFC 8840, section 9).
+
+    Args:
+        mid: Of the m-line that carries the bundled transport, as its kind.
+    """
+    lines = ["a=ice-options:trickle", f"m={kind} 9 RTP/AVP 0", f"a=mid:{mid}"]
+    lines += [f"a=ice-ufrag:{transport.ufrag}", f"a=ice-pwd:{transport.password}", *_candidate_lines(transport)]
     return ("\r\n".join(lines) + "\r\n").encode()

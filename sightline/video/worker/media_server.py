@@ -29,7 +29,16 @@ from sightline.video.media.live_input import DELETED, LiveInput
 from sightline.video.media.picture_threads import PictureThreads
 from sightline.video.options import NetOptions, Options
 from sightline.video.rtc.peer import Certificates, RtcPeer, transport_section
-from sightline.video.rtc.sdp import Description, LocalSection, LocalTransport, SdpError, build, parse
+from sightline.video.rtc.sdp import (
+    Description,
+    LocalSection,
+    LocalTransport,
+    SdpError,
+    Section,
+    build,
+    build_fragment,
+    parse,
+)
 from sightline.video.rtc.tcp_frames import named_agent
 from sightline.video.tokens import ref_of
 from sightline.video.worker.negotiate import agree_play, agree_publish, answer_setup
@@ -46,7 +55,7 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Session:
     """One WHIP or WHEP session."""
 
@@ -55,8 +64,12 @@ class _Session:
     kind: str
     client_ip: str
     token: str
+    section: Section
+    """The m-line of the client's offer that carries the transport."""
     ufrag: str
-    """The client's ice-ufrag from its offer: another one in a PATCH would be an ICE restart."""
+    """The client's present ice-ufrag: another one in a PATCH restarts ICE."""
+    etag: str
+    """Names the present ICE session."""
 
 
 @final
@@ -215,15 +228,27 @@ class MediaServer:
             peer.close(DELETED)
             await peer.wait_closed()
             return SignalReply(status=200, headers=signalling.CORS)
-        wanted = request.headers.get("if-match", "*").strip()
-        if wanted not in ("*", f'"{resource}"'):
-            return signalling.problem(412, "Another ICE session", "If-Match does not name the current one")
-        ufrag, candidates = signalling.trickled(request.body)
-        if ufrag is not None and ufrag != known.ufrag:
-            return signalling.problem(422, "ICE restarts are not supported", "POST a new offer; it takes over")
-        for line in candidates:
+        fragment = signalling.read_fragment(request.body)
+        restarts = fragment.ufrag is not None and fragment.ufrag != known.ufrag
+        if (refusal := signalling.precondition(request, known.etag, required=restarts)) is not None:
+            return refusal
+        if restarts:
+            return await self._restart_ice(known, fragment)
+        for line in fragment.candidates:
             await peer.add_candidate(line)
         return SignalReply(status=204, headers=signalling.CORS)
+
+    async def _restart_ice(self, known: _Session, fragment: signalling.Fragment) -> SignalReply:
+        """Restart ICE of a session. DTLS and media go on, and the publisher or viewer stays the same."""
+        if fragment.ufrag is None or fragment.password is None or not fragment.has_credentials:
+            title = "Not a usable SDP fragment"
+            return signalling.problem(400, title, "an ICE restart needs a new ice-ufrag and ice-pwd (RFC 8839)")
+        known.ufrag, known.etag = fragment.ufrag, self._ids.uuid()
+        transport = await known.peer.restart_ice(
+            ufrag=fragment.ufrag, password=fragment.password, candidates=fragment.candidates
+        )
+        log.info("ice_restarted", session_id=known.session_id, kind=known.kind)
+        return signalling.restarted(build_fragment(known.section.mid, known.section.kind, transport), etag=known.etag)
 
     async def _publish(self, live: LiveInput, request: SignalRequest) -> SignalReply:
         offer = _parsed(request)
@@ -311,13 +336,16 @@ class MediaServer:
         self, resource: str, peer: RtcPeer, live: LiveInput, request: SignalRequest, offer: Description, role: str
     ) -> None:
         """Begin the handshakes of a new session."""
+        section = transport_section(offer)
         self._sessions[resource] = _Session(
             peer=peer,
             session_id=live.session_id,
             kind=request.kind,
             client_ip=request.client_ip,
             token=request.token,
-            ufrag=transport_section(offer).ufrag,
+            section=section,
+            ufrag=section.ufrag,
+            etag=resource,
         )
         await peer.connect(offer, role=role, handshake_ms=self._options.handshake_ms)
 

@@ -67,7 +67,11 @@ def test_an_offline_phone_pauses_the_meter_and_goes_on_when_it_is_back(browser: 
             consumer.shows(".banner.warn", "ends by itself", within_ms=PATIENCE_MS)
             review = Review()
             review.look(phone, "camera-no-network", (PHONE,))
-            phone.page.context.set_offline(False)
+            with phone.page.expect_response(
+                lambda each: each.request.method == "PATCH", timeout=PATIENCE_MS
+            ) as restart:
+                phone.page.context.set_offline(False)
+            assert restart.value.status == 200, "ICE is restarted, and the publisher stays the same"
             expect(consumer.page.locator(".banner.warn")).to_have_count(0, timeout=PATIENCE_MS)
             consumer.shows(".badge.live")
             phone.click("#stop")

@@ -151,12 +151,19 @@ async def _serve_page(script: bytes, stream: trio.SocketStream) -> None:
 
 @asynccontextmanager
 async def a_browser(
-    script: Path, *, flags: tuple[str, ...] = (), host: str = "127.0.0.1", inside: tuple[str, ...] = ()
+    script: Path,
+    *,
+    flags: tuple[str, ...] = (),
+    host: str = "127.0.0.1",
+    port: int = 0,
+    public_host: str = "",
+    inside: tuple[str, ...] = (),
 ) -> AsyncIterator[tuple[Browser, str]]:
     """Run Chromium with extra flags and serve the test page to it; gives the browser and the page's URL.
 
     Args:
         host: Address of this machine by which the browser reaches the page.
+        public_host: Address by which the browser reaches it, if it is another.
         inside: Start of the command that runs the browser in a network namespace.
     """
     path = chromium_path()
@@ -164,8 +171,8 @@ async def a_browser(
     to_child, from_parent = os.pipe()
     from_child, to_parent = os.pipe()
     profile = tempfile.mkdtemp(prefix="interop-chromium-")
-    listeners = await trio.open_tcp_listeners(0, host=host)
-    authority = f"[{host}]" if ":" in host else host
+    listeners = await trio.open_tcp_listeners(port, host=host)
+    authority = f"[{host}]" if ":" in host else public_host or host
     page_url = f"http://{authority}:{listeners[0].socket.getsockname()[1]}"
     command = [*inside, sys.executable, "-c", LAUNCH, str(to_child), str(to_parent), path, *FLAGS]
     process = await trio.lowlevel.open_process(

@@ -85,8 +85,15 @@ window.whenConnected = async () => {
   while (window.ours.current?.peer.connectionState !== "connected") await new Promise((done) => setTimeout(done, 50));
   window.peer = window.ours.current.peer;
 };
-window.firefoxConnected = async () => {
-  while (window.peer.iceConnectionState !== "connected") await new Promise((done) => setTimeout(done, 50));
+/** Publish and play in one page; gives both paths after ten decoded frames. */
+window.publishAndPlay = async (whip, whep) => {
+  await window.publishOurs(whip);
+  await window.whenConnected();
+  const published = await window.path();
+  window.playOurs(whep);
+  await window.whenConnected();
+  while (!((await window.stats())["inbound-rtp video"]?.framesDecoded >= 10)) await new Promise((done) => setTimeout(done, 100));
+  return { published, played: await window.path() };
 };
 /** The candidates between which media flows. */
 window.path = async () => {

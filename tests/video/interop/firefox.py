@@ -35,12 +35,13 @@ PAGE = """<!doctype html><meta charset=utf-8><video muted playsinline></video><s
 
 @asynccontextmanager
 async def a_firefox(
-    clients: Path, script: str, *, host: str, inside: tuple[str, ...]
+    clients: Path, script: str, *, host: str, port: int = 0, public_host: str = "", inside: tuple[str, ...]
 ) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
     """Run Firefox on a page with the clients and a script; gives a function that waits for the script's value.
 
     Args:
         host: Address of this machine by which Firefox reaches the page.
+        public_host: Address by which Firefox reaches it, if it is another.
         inside: Start of the command that runs Firefox in a network namespace.
     """
     path = shutil.which("firefox-esr") or shutil.which("firefox")
@@ -68,7 +69,8 @@ async def a_firefox(
     profile = tempfile.mkdtemp(prefix="interop-firefox-")
     lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in PREFERENCES.items()]
     await trio.Path(profile, "user.js").write_text("\n".join(lines))
-    listeners, url = await listen(host)
+    listeners, url = await listen(host, port)
+    url = url.replace(host, public_host or host)
     async with trio.open_nursery() as nursery:
         serve(nursery, listeners, handle)
         process = await trio.lowlevel.open_process(

@@ -31,6 +31,7 @@ def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:
         "build_request",
         "gather_candidates",
         "add_remote_candidate",
+        "check_start_task",
     ],
 )
 def test_the_ice_agent_has_the_methods_we_override_or_call(name: str):
@@ -61,8 +62,21 @@ def test_transports_have_the_private_handles():
         assert dtls._tx_srtp is None
         assert dtls.state == "new"
         connection = gatherer._connection
-        for name in ("_nominated", "_protocols", "_queue", "_query_consent_task"):
+        for name in (
+            "_nominated",
+            "_protocols",
+            "_queue",
+            "_query_consent_task",
+            "_check_list",
+            "_check_list_done",
+            "_remote_candidates",
+            "_early_checks",
+            "_nominating",
+            "_local_username",
+            "_local_password",
+        ):
             assert hasattr(connection, name), name
+        assert {"FROZEN", "WAITING"} <= set(aioice.ice.CandidatePair.State.__members__)
 
     on_asyncio(work)
 

@@ -26,6 +26,7 @@ from sightline.video.options import NetOptions
 from sightline.video.rtc.dtls import Certificate
 from sightline.video.rtc.ice import IceConnection
 from sightline.video.rtc.peer import CANDIDATES_MAX, Certificates, RtcPeer
+from sightline.video.rtc.rtp import build_rtp
 from sightline.video.rtc.sdp import LocalSection, LocalTransport, build, parse
 from sightline.video.rtc.udp import SEGMENTS_MAX, ReadPace, UdpTransport, bind_udp, equal_runs
 from sightline.video.worker.whep_reader import offered_sections
@@ -242,6 +243,68 @@ def test_few_candidates_and_none_at_private_addresses_are_checked():
         await peer.wait_closed()
         assert len(checked) == CANDIDATES_MAX
         assert all(host.startswith("8.8.") for host in checked), checked
+
+    on_asyncio(work)
+
+
+def test_ice_restarts_on_a_new_path_while_dtls_and_srtp_go_on():
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        connected: list[asyncio.Future[None]] = [loop.create_future(), loop.create_future()]
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+        ends: list[str] = []
+
+        def a_peer(index: int, bind: str) -> RtcPeer:
+            return RtcPeer(
+                net=NetOptions(bind_addresses=(bind,), private_candidates=True, loopback=False),
+                certificates=Certificates(SystemClock()),
+                prefer=bind,
+                controlling=index == 1,
+                publishes=index == 0,
+                on_packet=lambda data, rtcp, arrived_ms: heard.put_nowait(data),
+                on_connected=lambda: connected[index].set_result(None),
+                on_closed=ends.append,
+            )
+
+        server, phone = a_peer(0, "127.0.0.1"), a_peer(1, "127.0.0.1")
+        ours, theirs = await server.gather("active"), await phone.gather("passive")
+        await phone.connect(described(ours), role="server", handshake_ms=20_000)
+        await server.connect(described(theirs), role="client", handshake_ms=20_000)
+        await asyncio.gather(*connected)
+        old_path = server._connection._nominated[1].remote_addr
+
+        # The phone leaves the network: its socket closes without a word, and another one is in its place.
+        agent = phone._connection
+        (protocol,) = agent._protocols
+        protocol.transport._loop.remove_reader(protocol.transport._sock.fileno())
+        protocol.transport._sock.close()
+        sock = bind_udp("127.0.0.1", 0)
+        protocol.transport = UdpTransport(
+            sock, on_datagram=agent._receiver(protocol), on_lost=lambda: None, pace=ReadPace(1_000)
+        )
+        agent.restart(ufrag="unknown", password="u" * 22)
+        answer = await server.restart_ice(ufrag=agent.local_username, password=agent.local_password, candidates=())
+        assert (answer.ufrag, answer.password) != (ours.ufrag, ours.password)
+        assert (answer.fingerprint, answer.candidates) == (ours.fingerprint, ours.candidates)
+        agent.remote_username, agent.remote_password = answer.ufrag, answer.password
+        for line in answer.candidates:
+            await phone.add_candidate(line)
+        while server._connection._nominated[1].remote_addr == old_path:  # noqa: ASYNC110  # the agent has no event
+            await asyncio.sleep(0)
+        assert server._connection._nominated[1].remote_addr == sock.getsockname()
+
+        packet = build_rtp(b"after", marker=True, payload_type=96, sequence=1, timestamp=1, ssrc=7)
+        for sender in (phone, server):
+            while heard.empty():  # SRTP counts: one packet may be sent before the path is nominated
+                sender.send(packet)
+                await asyncio.sleep(0.01)
+            assert await heard.get() == packet
+            while not heard.empty():
+                heard.get_nowait()
+        assert ends == []
+        for peer in (server, phone):
+            peer.close("the test is over")
+            await peer.wait_closed()
 
     on_asyncio(work)
 

@@ -47,8 +47,15 @@ class Middle:
 
     nursery: trio.Nursery | None = None
     links: dict[str, LossyLink] = field(default_factory=dict)
+    answered: list[tuple[str, str, int]] = field(default_factory=list)
+    """Kind, method and status of each request."""
 
     async def signal(self, backend: VideoBackend, request: SignalRequest) -> SignalReply:
+        reply = await self._signal(backend, request)
+        self.answered.append((request.kind, request.method, reply.status))
+        return reply
+
+    async def _signal(self, backend: VideoBackend, request: SignalRequest) -> SignalReply:
         link = self.links.get(request.kind)
         if link is None or request.method != "POST" or self.nursery is None:
             return await backend.signal(request)
@@ -107,6 +114,8 @@ class Rig(Recorder):
 
     backend: EmbeddedBackend
     base_url: str = ""
+    answered: list[tuple[str, str, int]] = field(default_factory=list)
+    """Kind, method and status of each WHIP or WHEP request."""
 
 
 @asynccontextmanager
@@ -117,15 +126,21 @@ async def a_rig(
     access: WatchAccess | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
+    public_host: str = "",
 ) -> AsyncIterator[Rig]:
-    """Run the backend and serve its signalling, by default on a free loopback port."""
+    """Run the backend and serve its signalling, by default on a free loopback port.
+
+    Args:
+        public_host: Address by which clients reach it, if it is another than `host`.
+    """
     listeners, base_url = await listen(host, port)
+    base_url = base_url.replace(host, public_host or host)
     chosen = options or Options(secret=SECRET, public_url=base_url, workers=1)
     chosen = replace(chosen, public_url=base_url)
     async with open_embedded(chosen, clock=SystemClock(), access=access) as backend, trio.open_nursery() as nursery:
         rig = Rig(backend=backend, base_url=base_url)
         nursery.start_soon(rig.record)
-        middle = Middle(nursery, links or {})
+        middle = Middle(nursery, links or {}, rig.answered)
         serve(nursery, listeners, signal_handler(backend, base_url, middle))
         try:
             yield rig
