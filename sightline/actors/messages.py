@@ -444,6 +444,16 @@ class CountOperators(Command["CountOperators", int]):
 
 @final
 @dataclass(frozen=True, slots=True)
+class HasOperator(Command["HasOperator", bool]):
+    """Say whether a dispatch for a point would find an operator now. Reserves nothing."""
+
+    lat: float
+    lng: float
+    requires_coverage: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class CountCells(Command["CountCells", CoverageCells]):
     """Count the ONLINE operators that sent a heartbeat lately, by cell."""
 
@@ -668,6 +678,7 @@ DispatcherMessage: TypeAlias = (
     | HeartbeatResumed
     | SightingReport
     | CountOperators
+    | HasOperator
     | CountCells
     | NoShow
     | PresenceProved

@@ -57,8 +57,19 @@ class NewSession:
     """Whether dispatch takes only operators that cover the place."""
     spending: KeySpending | None = None
     """The API key whose limits the session counts against."""
+    paid: "PaidSession | None" = None
+    """What was agreed for a session that is paid by x402; None: the broker chooses id and rate."""
     consent: PayerConsent | None = None
     """What the payer signed for this session, where the escrow contract holds its amount."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidSession:
+    """What was agreed for a session that is paid by x402: its id follows from the payment."""
+
+    session_id: str
+    rate: MicroUsdc
 
 
 @final
@@ -80,6 +91,8 @@ class NewWorkspace:
     slug: str
     name: str
     roles: tuple[WorkspaceRole, ...]
+    id: str | None = None
+    """The id of a guest workspace, which follows from its wallet; None: a new one."""
 
 
 class HeartbeatReport(NamedTuple):

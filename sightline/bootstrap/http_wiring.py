@@ -77,6 +77,7 @@ def make_public_app(
         members=identity.members,
         invitations=identity.invitations,
         api_keys=identity.api_keys,
+        view_keys=identity.view_keys,
         webhooks=core.webhooks.endpoints,
         tickets=tickets,
         wallet_sessions=identity.sessions,

@@ -10,7 +10,7 @@ from sightline.bootstrap.start_errors import check_setting
 from sightline.domain.access import Holder, Operation
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import MINUTE_MS
-from sightline.identity.api_keys import ApiKeys
+from sightline.identity.api_keys import ApiKeys, ViewKeys
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import AuthorizeOptions, Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey, parse_cookie_keys
@@ -40,6 +40,7 @@ class Identity:
     members: Members
     invitations: Invitations
     api_keys: ApiKeys
+    view_keys: ViewKeys
     cookies: CookieCodec
     sessions: WalletSessions
     authorizer: Authorizer
@@ -108,6 +109,7 @@ def make_identity(core: Core) -> Identity:
             is_suspended=is_suspended,
         ),
         api_keys=ApiKeys(store, hasher, clock, ids, record=stores.withdrawals.record),
+        view_keys=ViewKeys(store, hasher, clock, is_suspended=is_suspended),
         cookies=cookies,
         sessions=sessions,
         authorizer=authorizer,

@@ -1,6 +1,6 @@
 """Opens holds for sessions that start, and signs statements of the meter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -12,7 +12,9 @@ from sightline.chain.contracts.messages import (
     ReceiveWithAuthorization,
     SessionTerms,
     SigningDomain,
+    TransferWithAuthorization,
     authorization_to_open,
+    transfer_data,
 )
 from sightline.chain.meter import Meter
 from sightline.chain.relayer.openings import hold_of, mandate_of
@@ -23,9 +25,17 @@ from sightline.domain.escrow import START_RESERVE_MS, ConsentKind, PayerConsent,
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Session, Terms
 from sightline.domain.units import SECOND_MS
-from sightline.ports.chain import ChainReader
+from sightline.ports.chain import CallRevertedError, ChainReader
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import EscrowTerms, HoldOpening, Mandates, OpeningOutbox, SignedStatement
+from sightline.ports.escrow import (
+    EscrowTerms,
+    ExactAsset,
+    ExactPayment,
+    HoldOpening,
+    Mandates,
+    OpeningOutbox,
+    SignedStatement,
+)
 from sightline.ports.ledger import SettlementState
 from sightline.system.keccak import session_id_hash
 
@@ -33,6 +43,8 @@ OPEN_WAIT_S: Final = 12.0
 """How long a start waits for its hold. Afterwards it can be repeated; the hold is still opened."""
 LOOK_EVERY_S: Final = 0.1
 """How often a start looks for its hold when the relayer runs on another server."""
+TRANSFER_GAS: Final = 300_000
+"""Gas of the trial of a payment. A payer with code is asked for its signature within it (ERC-1271)."""
 _OPENED: Final = (SettlementState.MINED, SettlementState.CONFIRMED)
 _REFUSED: Final = (SettlementState.FAILED, SettlementState.REVERTED, SettlementState.MISMATCHED)
 
@@ -45,6 +57,14 @@ class Domains:
     token: SigningDomain
     escrow: SigningDomain
 
+    def transfer(self, payment: ExactPayment) -> TransferWithAuthorization:
+        """Return what a client of x402's scheme exact signs, in the token's domain."""
+        return TransferWithAuthorization(
+            sender=payment.payer, receiver=self.escrow.contract, value=payment.amount,
+            valid_after_s=payment.transfer.valid_after_s, valid_before_s=payment.valid_before_s,
+            nonce=hex_bytes(payment.transfer.nonce),
+        )  # fmt: skip
+
 
 @final
 class ChainEscrow:
@@ -52,14 +72,20 @@ class ChainEscrow:
 
     def __init__(
         self, openings: OpeningOutbox, mandates: Mandates, meter: Meter, reader: ChainReader, domains: Domains,
-        *, clock: Clock,
+        *, clock: Clock, own_addresses: Collection[str] = (),
     ) -> None:  # fmt: skip
+        """`own_addresses`: of the service's accounts, which never pay for a session."""
         self._openings = openings
         self.mandates = mandates
         self._meter = meter
         self._reader = reader
         self._domains = domains
         self._clock = clock
+        self._own_addresses = frozenset(address.lower() for address in (*own_addresses, meter.address))
+        self.exact_asset = ExactAsset(
+            chain_id=domains.token.chain_id, token=domains.token.contract, name=domains.token.name,
+            version=domains.token.version, pay_to=domains.escrow.contract,
+        )  # fmt: skip
         self.wake_relayer: Callable[[], None] = lambda: None
         """Called while a start waits for its hold."""
         self._news = trio.Event()
@@ -101,6 +127,8 @@ class ChainEscrow:
         """Refuse a session whose consent the contract would refuse."""
         consent = terms.consent
         assert consent is not None, "the caller has looked for a consent"
+        if consent.exact is not None:
+            return  # it names no session, and was checked when it was paid
         start_by_ms = terms.wait_deadline_ms + START_RESERVE_MS
         if consent.open_by_s * 1_000 < start_by_ms:
             raise RefusedError(
@@ -120,6 +148,20 @@ class ChainEscrow:
                 await self._require_signed(terms.payer_address, self._domains.escrow.digest(signed), consent.signature)
             case ConsentKind.MANDATE:
                 await self._require_allowed(terms, consent)
+
+    async def why_unpayable(self, payment: ExactPayment) -> str | None:
+        """Return why the contract could not take a payment now. The token decides it, by a call that is not sent."""
+        token, payer, transfer = self._domains.token, payment.payer, self._domains.transfer(payment)
+        if payer in self._own_addresses or payer == self._domains.escrow.contract.lower():
+            return "the payer is an account of this service"
+        signature = hex_bytes(payment.signature)
+        if recovered_address(token.digest(transfer), signature) != payer and not await self._reader.code(payer):
+            return "the signature is not that of the payer"
+        try:
+            await self._reader.call(token.contract, transfer_data(transfer, signature), gas_cap=TRANSFER_GAS)
+        except CallRevertedError as error:
+            return error.reason
+        return None
 
     async def _require_signed(self, payer: str, digest: bytes, signature: str) -> None:
         """Require the payer's key, or an account with code, whose signature the contract itself checks (ERC-1271)."""

@@ -406,7 +406,10 @@ async def open_chain(
             if holds is None:
                 raise ChainRefusedError("SessionEscrow needs a database: holds are stored before they are opened")
             domains = await _domains(reader, endpoint.identity.chain_id, token, settlement)
-            escrow = ChainEscrow(holds.all, holds.mandates, meter, reader, domains, clock=clock)
+            escrow = ChainEscrow(
+                holds.all, holds.mandates, meter, reader, domains, clock=clock,
+                own_addresses=await _own_addresses(reader, endpoint, settlement),
+            )  # fmt: skip
             parts = EscrowParts(openings=holds.relayer, meter=meter, on_round=escrow.on_round)
         make_relayer = partial(
             Relayer, endpoint.rpc, outbox or ledger, endpoint.signer, endpoint.identity, relayer_options,
@@ -566,6 +569,13 @@ async def _domains(reader: RpcReader, chain_id: int, token: str, settlement: str
         token=SigningDomain(name=name, version=version, chain_id=chain_id, contract=token),
         escrow=escrow_domain(chain_id, settlement),
     )
+
+
+async def _own_addresses(reader: RpcReader, endpoint: Endpoint, settlement: str) -> tuple[str, ...]:
+    """Return the service's accounts beside the meter's: for gas, refunds and fees."""
+    fee_receiver = "0x" + (await reader.call(settlement, call_data("FEE_RECEIVER()")))[-20:].hex()
+    refunds = () if endpoint.refund_signer is None else (endpoint.refund_signer.address,)
+    return (endpoint.signer.address, fee_receiver, *refunds)
 
 
 def _meter(key: bytes, chain_id: int, contract: str) -> MeterKey:

@@ -65,6 +65,8 @@ class ApiKeyPrincipal:
     scopes: frozenset[Scope]
     environment: Environment = Environment.TEST
     limits: KeyLimits | None = None
+    session_id: str | None = None
+    """The only session that the key opens; None: its workspace."""
 
 
 @final
@@ -179,6 +181,7 @@ WALLET_SESSION_REQUIRED: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:walletSess
 NOT_A_WALLET_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:walletSessionRequired")
 ROLE_MISSING: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:role")
 WORKSPACE_MISMATCH: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:mismatch")
+OTHER_SESSION: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:session", "The API key opens one paid view only")
 
 _ANY_ROLE: Final = frozenset(Role)
 _STAFF: Final = frozenset({Role.OWNER, Role.ADMIN})
@@ -279,6 +282,13 @@ def may_call(principal: Principal, operation: Operation) -> Refusal | None:
             if principal.workspace_id is None:
                 return WORKSPACE_NOT_SELECTED
             return None if role in rule.roles else ROLE_MISSING
+
+
+def opens_only(principal: Principal, session_id: str | None) -> Refusal | None:
+    """Return the refusal of a call about another session, or about none, if the credential opens one session only."""
+    if not isinstance(principal, ApiKeyPrincipal) or principal.session_id in {None, session_id}:
+        return None
+    return OTHER_SESSION
 
 
 def parties_to_end(principal: Principal) -> frozenset[Party]:

@@ -42,6 +42,16 @@ class SignedMandate:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExactTransfer:
+    """The members of an EIP-3009 transfer to the contract that the payer's client chose, as in x402's scheme exact."""
+
+    nonce: str
+    """32 bytes in hex."""
+    valid_after_s: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PayerConsent:
     """A payer's consent to hold the highest charge of one session."""
 
@@ -51,3 +61,5 @@ class PayerConsent:
     signature: str = field(default="", repr=False)
     """Hex, of the payer's wallet; empty for a mandate."""
     mandate: SignedMandate | None = None
+    exact: ExactTransfer | None = None
+    """An authorization to transfer instead of one to receive. It names amount and contract, but not the session."""

@@ -1,8 +1,9 @@
 """Mint, list and revoke API keys. The caller has checked the permission (`domain.access`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
+from uuid import UUID
 
 from sightline.domain.access import Environment, KeyLimits, Scope
 from sightline.domain.errors import RefusedError
@@ -23,6 +24,7 @@ from sightline.ports.ids import Ids
 from sightline.ports.store import IdempotencyRecord
 
 LABEL_LENGTH_MAX: Final = 80
+VIEW_KEY_LABEL: Final = "paid view"
 
 
 @final
@@ -120,6 +122,81 @@ class ApiKeys:
             Withdrawal(kind=WithdrawalKind.KEY, at_ms=revoked_at_ms, workspace_id=workspace_id, subject=key_id)
         )
         return record
+
+
+@final
+class ViewKeys:
+    """Keys and ids of views that are paid by x402. They follow from the payment, so that a repeat of it finds the view.
+
+    A payment is public once it is on the chain. The quote that it was made for is not: the key follows from it too.
+    """
+
+    def __init__(
+        self,
+        store: IdentityStore,
+        hasher: KeyHasher,
+        clock: Clock,
+        *,
+        is_suspended: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`is_suspended` answers whether a workspace is suspended: it gets no keys."""
+        self._store = store
+        self._hasher = hasher
+        self._clock = clock
+        self._is_suspended = is_suspended
+
+    def workspace_of(self, payer: str) -> str:
+        """Return the id of a payer's guest workspace. `payer` is in lower case."""
+        return _uuid_of(self._hasher.derive("x402", "workspace", payer))
+
+    def session_of(self, payer: str, nonce: str, attempt: int) -> str:
+        """Return the id of the session that a payment pays for; `attempt` counts those that had no operator."""
+        return _uuid_of(self._hasher.derive("x402", "session", payer, nonce.lower(), str(attempt)))
+
+    def seal(self, quoted: str) -> str:
+        """Return a code that only this service can compute: it recognises its quotes by it."""
+        return self._hasher.derive("x402", "quote", quoted)[:16].hex()
+
+    async def find(self, session_id: str, quote_id: str, payer: str) -> str | None:
+        """Return the key of a session that was paid for this quote; None if there is none. `payer` is in lower case."""
+        plaintext = self._key(session_id, quote_id, payer)
+        return None if await self._store.key_of(self._hasher.digest(plaintext)) is None else plaintext
+
+    def _key(self, session_id: str, quote_id: str, payer: str) -> str:
+        secret = self._hasher.derive("x402", "key", session_id, quote_id)
+        return compose_key(Environment.TEST, self.workspace_of(payer), secret)
+
+    async def mint(self, session_id: str, quote_id: str, *, payer: str, ends_at_ms: int) -> bool:
+        """Make the key of a session, once; `find` returns it. Returns False if its key is for another quote.
+
+        Args:
+            payer: In EIP-55 form.
+            ends_at_ms: When the key ends.
+
+        Raises:
+            RefusedError: The payer's guest workspace is suspended.
+        """
+        if self._is_suspended(self.workspace_of(payer.lower())):
+            raise RefusedError(refusals.SUSPENDED)
+        plaintext = self._key(session_id, quote_id, payer.lower())
+        record = ApiKeyRecord(
+            key_id=session_id,
+            workspace_id=self.workspace_of(payer.lower()),
+            label=VIEW_KEY_LABEL,
+            prefix=shown_prefix(plaintext),
+            environment=Environment.TEST,
+            scopes=frozenset({Scope.SESSIONS_READ, Scope.SESSIONS_CREATE}),
+            created_at_ms=self._clock.now_ms(),
+            created_by_wallet=payer,
+            revoked_at_ms=ends_at_ms,
+            grace_ends_at_ms=ends_at_ms,
+            session_id=session_id,
+        )
+        return await self._store.add_view_key(record, self._hasher.digest(plaintext))
+
+
+def _uuid_of(derived: bytes) -> str:
+    return str(UUID(bytes=derived[:16], version=4))
 
 
 def parse_scopes(names: Sequence[str]) -> frozenset[Scope] | None:

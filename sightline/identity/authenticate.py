@@ -150,6 +150,7 @@ class Authenticator:
             scopes=record.scopes - record.inert_scopes,
             environment=record.environment,
             limits=record.limits,
+            session_id=record.session_id,
         )
 
     async def _record(self, key: str, digest: bytes) -> ApiKeyRecord | None:

@@ -53,6 +53,10 @@ class KeyHasher:
         """Return the 32-byte digest under which a key is stored."""
         return hmac.digest(self.pepper, b"api-key\x00" + key.encode(), hashlib.sha256)
 
+    def derive(self, *names: str) -> bytes:
+        """Return 32 bytes that follow from these names, and that nobody without the pepper can compute."""
+        return hmac.digest(self.pepper, b"derived\x00" + "\x00".join(names).encode(), hashlib.sha256)
+
 
 def _to_base62(raw: bytes) -> str:
     number = int.from_bytes(raw, "big")

@@ -1,10 +1,10 @@
 """The port of the escrow: holds that the contract opens before a session, and what the meter signs about them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
-from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
+from sightline.domain.escrow import ConsentKind, ExactTransfer, PayerConsent, SignedMandate
 from sightline.domain.session.model import Session, Terms
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import OutboxRecord, TransactionOutbox
@@ -98,8 +98,57 @@ class EscrowTerms:
     open_by_s: int
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactAsset:
+    """What a client of x402's scheme exact pays with, and to whom. Addresses are EIP-55."""
+
+    chain_id: int
+    token: str
+    name: str
+    """`name` and `version` of the token's EIP-712 domain."""
+    version: str
+    pay_to: str
+    """The escrow contract."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactPayment:
+    """A signed EIP-3009 transfer to the contract, as a client of x402's scheme exact sends it."""
+
+    payer: str
+    """Lower-case address."""
+    amount: MicroUsdc
+    valid_before_s: int
+    transfer: ExactTransfer
+    signature: str = field(repr=False)
+
+    def consent(self) -> PayerConsent:
+        """Return it as the payer's consent to one session."""
+        return PayerConsent(
+            kind=ConsentKind.AUTHORIZATION, open_by_s=self.valid_before_s, signature=self.signature,
+            exact=self.transfer,
+        )  # fmt: skip
+
+
 class Escrow(Protocol):
     """Opens holds and signs statements."""
+
+    @property
+    def exact_asset(self) -> ExactAsset:
+        """What is asked of a client of x402's scheme exact."""
+        ...
+
+    async def why_unpayable(self, payment: ExactPayment) -> str | None:
+        """Return why the contract could not take a payment now; None if it could.
+
+        Checks the payer, its signature, whether the authorization is unused, and the payer's balance.
+
+        Raises:
+            ChainUnavailableError: The chain does not answer.
+        """
+        ...
 
     @property
     def mandates(self) -> Mandates:

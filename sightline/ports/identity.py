@@ -54,6 +54,8 @@ class ApiKeyRecord:
     inert_scopes: frozenset[Scope] = frozenset()
     """Scopes that allowed nothing when the key was minted. They are shown, and still allow nothing."""
     limits: KeyLimits | None = None
+    session_id: str | None = None
+    """The only session that the key opens. Such a key has the id of its session, and its end is set when it is made."""
 
 
 @final
@@ -132,6 +134,10 @@ class IdentityStore(Protocol):
         """
         ...
 
+    async def add_view_key(self, record: ApiKeyRecord, digest: bytes) -> bool:
+        """Store the key of a paid view if there is none. Returns whether the stored key is this one."""
+        ...
+
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
         """Find a key by the digest of its plaintext (32 bytes). Revoked keys are found too."""
         ...
@@ -141,13 +147,13 @@ class IdentityStore(Protocol):
         ...
 
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
-        """List the keys of a workspace, revoked ones included, newest first."""
+        """List the keys of a workspace, revoked ones included, newest first. Keys of paid views are left out."""
         ...
 
     async def revoke_key(self, workspace_id: str, key_id: str, *, now_ms: int, grace_ms: int) -> ApiKeyRecord | None:
         """Revoke a key. Revoking it again changes nothing and returns the same record.
 
-        Returns None if the workspace has no such key.
+        Returns None if the workspace has no such key, or it is the key of a paid view.
         """
         ...
 

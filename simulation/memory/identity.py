@@ -79,6 +79,14 @@ class MemoryIdentityStore:
         self._keys[digest] = record
         return True
 
+    async def add_view_key(self, record: ApiKeyRecord, digest: bytes) -> bool:
+        """Keep the key of a paid view, once."""
+        await trio.lowlevel.checkpoint()
+        if all(each.key_id != record.key_id for each in self._keys.values()):
+            self._keys[digest] = record
+        stored = self._keys.get(digest)
+        return stored is not None and stored.key_id == record.key_id
+
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
         """Find a key by its digest."""
         await trio.lowlevel.checkpoint()
@@ -86,19 +94,21 @@ class MemoryIdentityStore:
 
     async def key_in(self, workspace_id: str, key_id: str) -> ApiKeyRecord | None:
         """Find a key by its id."""
-        return next((each for each in await self.keys_in(workspace_id) if each.key_id == key_id), None)
+        await trio.lowlevel.checkpoint()
+        ids = (workspace_id, key_id)
+        return next((each for each in self._keys.values() if (each.workspace_id, each.key_id) == ids), None)
 
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
         """List a workspace's keys, newest first."""
         await trio.lowlevel.checkpoint()
-        keys = (each for each in self._keys.values() if each.workspace_id == workspace_id)
+        keys = (each for each in self._keys.values() if each.workspace_id == workspace_id and each.session_id is None)
         return tuple(sorted(keys, key=lambda each: (each.created_at_ms, each.key_id), reverse=True))
 
     async def revoke_key(self, workspace_id: str, key_id: str, *, now_ms: int, grace_ms: int) -> ApiKeyRecord | None:
         """Revoke a key, once."""
         await trio.lowlevel.checkpoint()
         for digest, record in self._keys.items():
-            if (record.workspace_id, record.key_id) == (workspace_id, key_id):
+            if (record.workspace_id, record.key_id) == (workspace_id, key_id) and record.session_id is None:
                 if record.revoked_at_ms is None:
                     record = replace(record, revoked_at_ms=now_ms, grace_ends_at_ms=now_ms + grace_ms)
                     self._keys[digest] = record

@@ -115,6 +115,23 @@ async def test_a_nonce_expires_to_the_millisecond(store: IdentityStore) -> None:
     assert await take(store, a_nonce("bb"), NOW + 300_000) is None
 
 
+def a_view_key(session_id: str = WORKSPACE) -> ApiKeyRecord:
+    return a_key(key_id=session_id, session_id=session_id, revoked_at_ms=NOW + 10, grace_ends_at_ms=NOW + 10)
+
+
+async def test_a_session_has_one_key_and_it_is_none_of_its_workspace(store: IdentityStore) -> None:
+    key = a_view_key()
+    assert await store.add_view_key(key, digest_of(1))
+    assert await store.add_view_key(replace(key, created_at_ms=NOW + 5), digest_of(1)), "a repeat"
+    assert not await store.add_view_key(key, digest_of(2)), "the session has another key"
+    assert await store.key_of(digest_of(1)) == key
+    assert await store.key_of(digest_of(2)) is None
+    assert await store.key_in(WORKSPACE, key.key_id) == key
+    assert await store.keys_in(WORKSPACE) == ()
+    assert await store.revoke_key(WORKSPACE, key.key_id, now_ms=NOW, grace_ms=0) is None
+    assert await store.add_key(a_key(1), digest_of(3), limit=1), "it counts against no limit"
+
+
 async def test_a_nonce_given_back_is_good_once_more(store: IdentityStore) -> None:
     await store.add_nonce(a_nonce())
     await take(store, a_nonce())

@@ -1,6 +1,7 @@
 """Rules of the source tree that no linter knows: folder sizes, class names, types of the kernel, hooks."""
 
 import ast
+import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -73,3 +74,9 @@ def test_the_commit_hooks_run_what_make_check_runs() -> None:
         for hook in repo["hooks"]
     ]
     assert [hook["entry"].removeprefix(".venv/bin/") for hook in hooks] == checked
+
+
+def test_scripts_that_the_makefile_calls_by_name_are_executable() -> None:
+    called = set(re.findall(r"\./(scripts/\w+\.sh)", (ROOT / "Makefile").read_text()))
+    assert len(called) > 4
+    assert {name for name in called if not os.access(ROOT / name, os.X_OK)} == set()

@@ -118,6 +118,11 @@ def in_state(state: str, tail: str, *, with_own_id: bool = False) -> Prepare:
     return prepare
 
 
+async def paid_view(cast: Cast, me: Party) -> Prepared:
+    await cast.live()
+    return f"/api/v1/x402/views/{cast.session_id}", None
+
+
 async def settlement(cast: Cast, me: Party) -> Prepared:
     await cast.live()
     return f"/api/v1/settlements/{cast.session_id}", None
@@ -414,6 +419,7 @@ RULES = [
         )
         for tail in ("", "/meter", "/meter/events", "/viewer-token", "/frame", "/frames?fps=30", "/events")
     ),
+    Rule(name="read paid view", method="GET", prepare=paid_view, scopes=(READ,), roles=ANYBODY, parties=BOTH),
     Rule(
         name="watch workspace",
         method="GET",

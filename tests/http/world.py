@@ -52,7 +52,7 @@ from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.schemas.webhooks import message_body
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
 from sightline.http.services import InternalServices, ResourceOptions, Services
-from sightline.identity.api_keys import ApiKeys
+from sightline.identity.api_keys import ApiKeys, ViewKeys
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import AuthorizeOptions, Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey
@@ -382,6 +382,7 @@ class World:
                 self._invitations, members, self.relations, self.store.workspaces, self.clock, self.ids
             ),
             api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
+            view_keys=ViewKeys(self.identity, hasher, self.clock),
             tickets=self.tickets,
             webhooks=WebhookEndpoints(
                 self.webhooks,

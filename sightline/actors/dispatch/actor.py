@@ -24,6 +24,7 @@ from sightline.actors.messages import (
     DispatcherMessage,
     GetConduct,
     GetWorkspace,
+    HasOperator,
     HeartbeatResumed,
     NoShow,
     OperatorChanged,
@@ -103,6 +104,8 @@ class DispatcherActor:
                 envelope.reply(message, self._pick(message, now_ms))
             case CountOperators(lat=lat, lng=lng):
                 envelope.reply(message, self._index.count_covering(lat, lng))
+            case HasOperator():
+                envelope.reply(message, self._choose(message.lat, message.lng, message.requires_coverage) is not None)
             case CountCells():
                 envelope.reply(message, self._index.coverage_cells())
             case NoShow(wallet_address=wallet, at_ms=at_ms):
@@ -117,6 +120,15 @@ class DispatcherActor:
                 self._save_conducts()
             case _:
                 assert_never(message)
+
+    def _choose(self, lat: float, lng: float, requires_coverage: bool) -> Workspace | None:
+        return self._index.choose(
+            lat,
+            lng,
+            mode=self._deps.limits.dispatch_mode,
+            excluded=frozenset(),
+            requires_coverage=requires_coverage,
+        )
 
     def _pick(self, pick: PickOperator, now_ms: int) -> Operator | None:
         mode, is_first = self._deps.limits.dispatch_mode, not pick.excluded

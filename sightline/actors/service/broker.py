@@ -118,16 +118,17 @@ class Broker:
 
         async def create() -> Answer[SessionStatus]:
             self._deps.payment_hold.require_none()
-            rate = await self.pricing.rate_for(caller.workspace_id, new)
+            rate = new.paid.rate if new.paid else await self.pricing.rate_for(caller.workspace_id, new)
             hold = MicroUsdc(rate * new.max_duration_s)
-            self._require_within_cap(rate, hold)
+            self.require_within_cap(rate, hold)
             _require_within_maximum(hold, new.max_hold)
             created_at_ms = self._now()
             # What the payer signs names the session: it has the id of its quote.
             consent = new.consent or await self.escrow.stored_consent(caller.workspace_id)
             signed_id = None if consent is None or consent.kind is ConsentKind.MANDATE else new.quote_id
+            paid_id = new.paid.session_id if new.paid else None
             terms = Terms(
-                id=signed_id or self._deps.ids.uuid(),
+                id=paid_id or signed_id or self._deps.ids.uuid(),
                 consumer_workspace_id=caller.workspace_id,
                 payer_address=workspace.wallet_address,
                 lat=new.lat,
@@ -163,7 +164,7 @@ class Broker:
             raise RefusedError(_NO_CONSENT)
         await self._deps.escrow.require_consent(terms)
 
-    def _require_within_cap(self, rate: MicroUsdc, hold: MicroUsdc) -> None:
+    def require_within_cap(self, rate: MicroUsdc, hold: MicroUsdc) -> None:
         """Refuse a session whose maximum charge the settlement contract would never accept."""
         cap = self._deps.limits.session_cap_micro
         if cap is not None and hold > cap:
@@ -290,7 +291,8 @@ class Broker:
         """
 
         async def create() -> Answer[Workspace]:
-            new, workspace_id = await prove(), self._deps.ids.uuid()
+            new = await prove()
+            workspace_id = new.id or self._deps.ids.uuid()
             workspace = self._registry.ref(WORKSPACE, workspace_id)
             command = CreateWorkspace(new, Caller(workspace_id=workspace_id, idempotency=key))
             answer: Answer[Workspace] = await workspace.ask(command, timeout_s=CREATE_TIMEOUT_S)

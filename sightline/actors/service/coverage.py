@@ -4,7 +4,7 @@ from typing import Final, final
 
 from sightline.actors.deps import DISPATCHER, Deps
 from sightline.actors.kernel.registry import Registry
-from sightline.actors.messages import CountCells
+from sightline.actors.messages import CountCells, HasOperator
 from sightline.actors.shards import DISPATCHER_ID
 from sightline.actors.types import Answer
 from sightline.domain.operator.coverage_map import CellBox, CoverageCells
@@ -21,6 +21,13 @@ class CoverageMap:
         self._registry = registry
         self._deps = deps
         self._latest: Answer[CoverageCells] | None = None
+
+    async def has_operator(self, lat: float, lng: float) -> bool:
+        """Say whether an operator that covers the point could be dispatched now."""
+        dispatcher = self._registry.ref(DISPATCHER, DISPATCHER_ID)
+        asked = HasOperator(lat, lng, requires_coverage=True)
+        found: bool = await dispatcher.ask(asked, timeout_s=self._deps.limits.ask_timeout_s)
+        return found
 
     async def within(self, box: CellBox) -> Answer[CoverageCells]:
         """Return the operators per cell of a box; `at_ms` is when they were counted."""

@@ -13,7 +13,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import meter_status, parties_of
 from sightline.domain.units import SECOND_MS, MicroUsdc
-from sightline.ports.escrow import Escrow, EscrowTerms, SignedStatement
+from sightline.ports.escrow import Escrow, EscrowTerms, ExactAsset, ExactPayment, SignedStatement
 
 OPEN_FOR_MS: Final = 2 * 3_600 * SECOND_MS
 """How long the contract may open a hold after its terms were offered: the longest wait, and the start after it."""
@@ -57,6 +57,26 @@ class EscrowService:
             open_by_s=(now_ms + OPEN_FOR_MS) // SECOND_MS,
         )
         return Answer(Offer(terms, escrow.typed_data(terms)), now_ms)
+
+    @property
+    def exact_asset(self) -> ExactAsset:
+        """What is asked of a client of x402's scheme exact.
+
+        Raises:
+            RefusedError: No escrow.
+        """
+        return self._require_escrow().exact_asset
+
+    async def why_unpayable(self, payment: ExactPayment, wait_s: int) -> str | None:
+        """Return why a payment can not pay for a session that waits this long for an operator; None if it can."""
+        now_s = self._deps.clock.now_ms() // SECOND_MS
+        if payment.valid_before_s < now_s + self.start_by_s(wait_s):
+            return f"validBefore must be at least {self.start_by_s(wait_s)} seconds from now"
+        return await self._require_escrow().why_unpayable(payment)
+
+    def start_by_s(self, wait_s: int) -> int:
+        """Return the seconds until a session starts at the latest that waits this long for an operator."""
+        return wait_s + self._deps.limits.session.start_timeout_ms // SECOND_MS
 
     async def statement(self, session_id: str, workspace_id: str) -> Answer[SignedStatement]:
         """Return the meter's signed reading of a session: final once it has ended.

@@ -17,6 +17,9 @@ from sightline.domain.units import MicroUsdc
 
 _MISMATCH: Final = Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", "The quote is for another place or duration")
 
+_NOBODY: Final = "00000000-0000-0000-0000-000000000000"
+"""Stands for the workspace of a caller that has none: its demand is not left out."""
+
 
 @final
 class Pricing:
@@ -43,6 +46,11 @@ class Pricing:
         )
         await self._deps.store.insert_quote(quote)
         return Answer(quote, now_ms)
+
+    async def rate_for_stranger(self, lat: float, lng: float) -> MicroUsdc:
+        """The spot rate of a point for a caller without a workspace."""
+        spot, _ = await self._spot(_NOBODY, lat, lng)
+        return spot.rate
 
     async def rate_for(self, workspace_id: str, new: NewSession) -> MicroUsdc:
         """The rate of a new session: of the quote that it names, or the spot rate."""

@@ -280,6 +280,13 @@ def authorization_to_extend(extension: Extension, payer: str, escrow: str) -> Re
     )  # fmt: skip
 
 
+def transfer_data(transfer: TransferWithAuthorization, signature: bytes) -> bytes:
+    """Encode the call by which the token makes an authorized transfer."""
+    types = [*(kind for _, kind in _AUTHORIZATION), "bytes"]
+    signature_of_call = f"transferWithAuthorization({','.join(types)})"
+    return keccak256(signature_of_call.encode("ascii"))[:4] + encode(types, [*transfer.values(), signature])
+
+
 HOLD_TYPE: Final = "(bytes32,address,address,uint256,uint256,uint256,uint256)"
 CAPTURE_TYPE: Final = f"({HOLD_TYPE},uint256,bytes32)"
 

@@ -126,6 +126,12 @@ def _open_data(terms: SessionTerms, record: HoldOpening, meter_signature: bytes)
     consent = record.consent
     signature = hex_bytes(consent.signature or "0x")
     match consent.kind:
+        case ConsentKind.AUTHORIZATION if consent.exact is not None:
+            nonce = hex_bytes(consent.exact.nonce)
+            return escrow_call(
+                "openExact", terms, record.payee, consent.exact.valid_after_s, consent.open_by_s, nonce, signature,
+                meter_signature,
+            )  # fmt: skip
         case ConsentKind.AUTHORIZATION:
             return escrow_call("openWithAuthorization", terms, record.payee, signature, meter_signature)
         case ConsentKind.CONSENT:

@@ -93,6 +93,7 @@ CLASSES: Final[dict[int, type]] = {
     68: messages.NoShow,
     69: messages.PresenceProved,
     59: messages.GetConduct,
+    89: messages.HasOperator,
     # Between servers.
     70: messages.ShardsTaken,
     71: messages.ShardsReleased,
@@ -154,6 +155,7 @@ CLASSES: Final[dict[int, type]] = {
     172: escrow.ConsentKind,
     173: escrow.PayerConsent,
     174: escrow.SignedMandate,
+    175: escrow.ExactTransfer,
     180: access.KeyLimits,
     181: refusal.Refusal,
     182: refusal.Code,

@@ -46,6 +46,7 @@ from sightline.actors.messages import (
     GetConduct,
     GetSession,
     GetWorkspace,
+    HasOperator,
     PickOperator,
     ShardsReleased,
     ShardsTaken,
@@ -81,7 +82,17 @@ ASK, TELL, ANSWER, ERROR, MOVED, SERVER_ASK, SERVER_TELL = range(7)
 """Kinds of items in a frame."""
 
 QUESTIONS: Final = frozenset(
-    {GetSession, GetWorkspace, CheckClaim, CountOperators, CountCells, GetConduct, PickOperator, BeginDispatch}
+    {
+        GetSession,
+        GetWorkspace,
+        CheckClaim,
+        CountOperators,
+        HasOperator,
+        CountCells,
+        GetConduct,
+        PickOperator,
+        BeginDispatch,
+    }
 )
 """Commands that may be handled twice: they change nothing, or only a reservation that expires."""
 

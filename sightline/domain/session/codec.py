@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
-from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
+from sightline.domain.escrow import ConsentKind, ExactTransfer, PayerConsent, SignedMandate
 from sightline.domain.geofence import DeviceKind, Fence, Fix, Track
 from sightline.domain.metering import Evidence, FenceWindow, PauseReason, Signal, Window
 from sightline.domain.session.model import (
@@ -73,8 +73,10 @@ def consent_doc(consent: PayerConsent | None) -> Doc | None:
     """A payer's consent as a document."""
     if consent is None:
         return None
-    mandate = consent.mandate
-    return {**_fields(consent), "mandate": None if mandate is None else mandate_doc(mandate)}
+    mandate, exact = consent.mandate, consent.exact
+    doc = {**_fields(consent), "mandate": None if mandate is None else mandate_doc(mandate)}
+    del doc["exact"]
+    return doc if exact is None else {**doc, "exact": _fields(exact)}
 
 
 def mandate_doc(mandate: SignedMandate) -> Doc:
@@ -92,7 +94,8 @@ def consent_of(doc: Mapping[str, Any] | None) -> PayerConsent | None:
     if doc is None:
         return None
     mandate = None if doc["mandate"] is None else mandate_of(doc["mandate"])
-    return PayerConsent(**{**doc, "kind": ConsentKind(doc["kind"]), "mandate": mandate})
+    exact = None if "exact" not in doc else ExactTransfer(**doc["exact"])
+    return PayerConsent(**{**doc, "kind": ConsentKind(doc["kind"]), "mandate": mandate, "exact": exact})
 
 
 def _phase_doc(phase: Phase) -> Doc:

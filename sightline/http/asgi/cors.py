@@ -21,6 +21,7 @@ _REQUEST_HEADERS: Final = (
     b"idempotency-key",
     b"if-none-match",
     b"last-event-id",
+    b"payment-signature",
     b"x-request-id",
     b"x-svc-consistency-token",
 )

@@ -42,6 +42,7 @@ ERRORS: Final[Mapping[Code, ErrorSpec]] = MappingProxyType(
         Code.NOT_AUTHENTICATED: ErrorSpec(401, "Session expired or missing"),
         Code.REVOKED_API_KEY: ErrorSpec(401, "API key has been revoked"),
         Code.INSUFFICIENT_CREDIT: ErrorSpec(402, "Insufficient credit"),
+        Code.PAYMENT_REQUIRED: ErrorSpec(402, "Payment required"),
         Code.NOT_AUTHORIZED: ErrorSpec(403, "Not authorized for this operation"),
         Code.NOT_OPERATOR: ErrorSpec(403, "Caller is not an operator"),
         Code.NOT_FOUND: ErrorSpec(404, "Resource not found"),
@@ -62,6 +63,7 @@ ERRORS: Final[Mapping[Code, ErrorSpec]] = MappingProxyType(
 STATED: Final = frozenset(ERRORS) - {
     Code.REVOKED_API_KEY,
     Code.INSUFFICIENT_CREDIT,
+    Code.PAYMENT_REQUIRED,
     Code.FRAME_NOT_AVAILABLE,
     Code.RATE_LIMITED,
     Code.INTERNAL_ERROR,

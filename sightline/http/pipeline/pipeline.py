@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import structlog
 import trio
 
-from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
+from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal, opens_only
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError, UnavailableError
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Raw, Reply, Stream, TextHeaders
@@ -37,8 +37,13 @@ _READS: Final = ("GET", "HEAD")
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _QUERY_FIELDS_MAX: Final = 200
 _UNKNOWN_ROUTE: Final = "unknown"
-_OF_SESSION: Final = ("/api/v1/sessions/{id}", "/api/v1/settlements/{sessionId}", "/internal/admin/sessions/{id}")
-"""Beginnings of the routes whose access lines name a session."""
+_OF_SESSION: Final = (
+    "/api/v1/sessions/{id}",
+    "/api/v1/settlements/{sessionId}",
+    "/api/v1/x402/views/{id}",
+    "/internal/admin/sessions/{id}",
+)
+"""Beginnings of the routes that are about one session. Their access lines name it."""
 
 
 @final
@@ -153,6 +158,10 @@ class Pipeline:
             request.rate_headers = self._limiter.take(route.rate, _rate_key(request, match), request.started_s)
         key = self._idempotency_key(request, route)
         params = request.params = check_params(match)
+        if request.principal is not None:
+            other = opens_only(request.principal, _session_named(route.path, params))
+            if other is not None:
+                raise refused(other)
         query = body = None
         if isinstance(route, Route):
             query = None if route.query is None else route.query.parse(_query_fields(request.query_string))
@@ -339,8 +348,8 @@ class Pipeline:
             fields |= {"key_id": principal.key_id, "workspace_id": principal.workspace_id}
         elif principal is not None:
             fields |= {"wallet_address": principal.wallet_address, "workspace_id": principal.workspace_id}
-        session_id = request.params.get("sessionId" if "{sessionId}" in template else "id")
-        if session_id is not None and template.startswith(_OF_SESSION):
+        session_id = _session_named(template, request.params)
+        if session_id is not None:
             fields["session_id"] = session_id
         if outgoing.code is not None:
             fields["code"] = outgoing.code.value
@@ -356,6 +365,13 @@ class Pipeline:
             duration_ms=int(seconds * 1_000_000) / 1_000,  # a tenth of what `round` costs
             **fields,
         )
+
+
+def _session_named(template: str, params: Mapping[str, str]) -> str | None:
+    """The session in the path of a call; None if the call is not about one."""
+    if not template.startswith(_OF_SESSION):
+        return None
+    return params.get("sessionId" if "{sessionId}" in template else "id")
 
 
 def _headers_of(scope: Scope) -> Headers:

@@ -26,6 +26,7 @@ from sightline.http.resources.streams import StreamSlots, StreamTicketResources
 from sightline.http.resources.webhooks.deliveries import WebhookDeliveryResources
 from sightline.http.resources.webhooks.endpoints import WebhookEndpointResources
 from sightline.http.resources.workspaces import Workspaces
+from sightline.http.resources.x402.views import PaidViewResources
 from sightline.http.services import InternalServices, Services
 
 
@@ -49,6 +50,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(MoneyResources(services, idempotency)),
         *routes_of(ReceiptResources(services)),
         *routes_of(EscrowResources(services)),
+        *routes_of(PaidViewResources(services)),
         *routes_of(UsageResources(services)),
         *routes_of(StatementResources(services)),
         *routes_of(EventResources(services, slots)),

@@ -43,7 +43,7 @@ INSERT INTO stream_ticket (digest, sealed, expires_at_ms) VALUES ($1, $2, $3)
 _TAKE_TICKET = "DELETE FROM stream_ticket WHERE digest = $1 RETURNING sealed, expires_at_ms"
 
 _KEY_COLUMNS = """key_id, workspace_id, label, prefix, environment, scopes, inert_scopes, created_at_ms,
-  created_by_wallet, last_used_at_ms, revoked_at_ms, grace_ends_at_ms, session_limit, day_limit"""
+  created_by_wallet, last_used_at_ms, revoked_at_ms, grace_ends_at_ms, session_limit, day_limit, session_id"""
 
 _ADD_KEY = """
 INSERT INTO api_key (key_id, workspace_id, digest, label, prefix, environment, scopes, created_at_ms,
@@ -51,12 +51,19 @@ created_by_wallet, session_limit, day_limit) SELECT $1, $2, $3, $4, $5, $6, $7, 
 WHERE (SELECT count(*) FROM api_key WHERE workspace_id = $2 AND revoked_at_ms IS NULL) < $12 RETURNING 1
 """
 
+_ADD_VIEW_KEY = """
+INSERT INTO api_key (key_id, workspace_id, digest, label, prefix, environment, scopes, created_at_ms,
+created_by_wallet, revoked_at_ms, grace_ends_at_ms, session_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+$12) ON CONFLICT (key_id) DO NOTHING
+"""
+_KEY_HAS_DIGEST = "SELECT EXISTS (SELECT FROM api_key WHERE key_id = $1 AND digest = $2)"
+
 _KEY_IN = f"SELECT {_KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND key_id = $2"  # noqa: S608  constants only
 
 _REVOKE_KEY = f"""
 UPDATE api_key SET revoked_at_ms = coalesce(revoked_at_ms, $3),
   grace_ends_at_ms = coalesce(grace_ends_at_ms, $3::bigint + $4::bigint)
-WHERE workspace_id = $1 AND key_id = $2
+WHERE workspace_id = $1 AND key_id = $2 AND session_id IS NULL
 RETURNING {_KEY_COLUMNS}
 """  # noqa: S608  constants only
 
@@ -169,6 +176,29 @@ class PostgresIdentityStore:
 
         return await self._database.transact(unit)
 
+    async def add_view_key(self, record: ApiKeyRecord, digest: bytes) -> bool:
+        """Keep the key of a paid view, once."""
+        row = (
+            record.key_id,
+            record.workspace_id,
+            digest,
+            record.label,
+            record.prefix,
+            record.environment.value,
+            sorted(record.scopes),
+            record.created_at_ms,
+            record.created_by_wallet,
+            record.revoked_at_ms,
+            record.grace_ends_at_ms,
+            record.session_id,
+        )
+
+        async def unit(connection: Connection) -> bool:
+            await connection.execute(_ADD_VIEW_KEY, *row)
+            return bool(await connection.fetchval(_KEY_HAS_DIGEST, record.key_id, digest))
+
+        return await self._database.transact(unit)
+
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
         """Find a key by its digest; after a restart every device asks at once, so they share queries."""
         return await self._keys.read(digest)
@@ -181,7 +211,7 @@ class PostgresIdentityStore:
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
         """List a workspace's keys, newest first."""
         query = (
-            f"SELECT {_KEY_COLUMNS} FROM api_key WHERE workspace_id = $1"  # noqa: S608  constants only
+            f"SELECT {_KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND session_id IS NULL"  # noqa: S608  constants only
             " ORDER BY created_at_ms DESC, key_id DESC"
         )
         rows = await self._database.read(lambda connection: connection.fetch(query, workspace_id))
@@ -347,6 +377,7 @@ def _record(row: Mapping[str, Any]) -> ApiKeyRecord:
         revoked_at_ms=row["revoked_at_ms"],
         grace_ends_at_ms=row["grace_ends_at_ms"],
         limits=_limits(row["session_limit"], row["day_limit"]),
+        session_id=None if row["session_id"] is None else str(row["session_id"]),
     )
 
 

@@ -4,21 +4,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
 import trio
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
 from sightline.chain.contracts.abi import call_data
+from sightline.chain.contracts.messages import SigningDomain, TransferWithAuthorization
+from sightline.chain.escrow import ChainEscrow
 from sightline.chain.service import ChainService, Holds, open_chain
-from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
+from sightline.domain.escrow import ConsentKind, ExactTransfer, PayerConsent, SignedMandate
 from sightline.domain.session.codec import to_doc
 from sightline.domain.session.machine import settlement_of
 from sightline.domain.session.model import Assigned, Closed, Ended, EndReason, Session, SessionState
 from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import SettlementUpdate
-from sightline.ports.escrow import EscrowTerms
+from sightline.ports.escrow import EscrowTerms, ExactPayment
 from sightline.ports.ledger import FundsPolicy, SettlementState
 from sightline.storage.database.bridge import Database
 from sightline.storage.json import dump
@@ -40,6 +42,9 @@ INSERT INTO session (id, shard, version, state, consumer_workspace_id, operator_
 VALUES ($1, 0, 1, $2, $3, $4, 0, 0, 0, 0, $5, 0)
 ON CONFLICT (id) DO UPDATE SET state = $2, doc = $5
 """
+Kind: TypeAlias = ConsentKind | Literal["exact"]
+KINDS: Final[tuple[Kind, ...]] = (*ConsentKind, "exact")
+"""How a payer consents to a hold; exact as clients of x402 do."""
 
 
 @dataclass
@@ -78,7 +83,7 @@ class Stage:
             nursery.cancel_scope.cancel()
 
     async def assigned(
-        self, service: ChainService, *, payer: Wallet | None = None, kind: ConsentKind = ConsentKind.AUTHORIZATION,
+        self, service: ChainService, *, payer: Wallet | None = None, kind: Kind = ConsentKind.AUTHORIZATION,
         payee: Wallet | None = None, duration_s: int = DURATION_S,
     ) -> Session:  # fmt: skip
         """Store a session that its operator starts now, with the payer's consent."""
@@ -100,9 +105,11 @@ class Stage:
         self.world.sessions.append(session.id)
         return session
 
-    async def _consent(self, service: ChainService, session: Session, payer: Wallet, kind: ConsentKind) -> PayerConsent:
+    async def _consent(self, service: ChainService, session: Session, payer: Wallet, kind: Kind) -> PayerConsent:
         assert service.escrow is not None
         terms = session.terms
+        if kind == "exact":
+            return await self._exact(service.escrow, terms.hold, payer)
         if kind is ConsentKind.MANDATE:
             config = ChainConfig(
                 environment="TEST", chain_id=service.config.chain_id, chain_name="", rpc_url="", explorer_url="",
@@ -126,6 +133,22 @@ class Stage:
         signable = encode_typed_data(full_message=service.escrow.typed_data(asked)[kind])
         signature = "0x" + bytes(Account.sign_message(signable, payer.key).signature).hex()
         return PayerConsent(kind=kind, open_by_s=self.far_s, signature=signature)
+
+    async def _exact(self, escrow: ChainEscrow, amount: MicroUsdc, payer: Wallet) -> PayerConsent:
+        """What a client of x402 signs, which the service has checked."""
+        asset, nonce = escrow.exact_asset, "0x" + ids.token_bytes(32).hex()
+        domain = SigningDomain(name=asset.name, version=asset.version, chain_id=asset.chain_id, contract=asset.token)
+        message = TransferWithAuthorization(
+            sender=payer.address, receiver=asset.pay_to, value=amount, valid_after_s=0, valid_before_s=self.far_s,
+            nonce=bytes.fromhex(nonce[2:]),
+        )  # fmt: skip
+        payment = ExactPayment(
+            payer=payer.address.lower(), amount=amount, valid_before_s=self.far_s,
+            transfer=ExactTransfer(nonce=nonce, valid_after_s=0),
+            signature=LocalWallet.from_key(payer.key).sign_typed_data(domain.typed_data(message)),
+        )  # fmt: skip
+        assert await escrow.why_unpayable(payment) is None
+        return payment.consent()
 
     async def ended(self, session: Session, seconds: int) -> int:
         """End a session; returns its charge."""

@@ -18,7 +18,7 @@ from sightline_client import AsyncChain
 from sightline_client.models import Statement
 from sightline_client.wallet import LocalWallet
 from tests.chain.endpoint import honest, lose_reply, of_method, some_times
-from tests.chain.escrow.stage import HOLD, Stage
+from tests.chain.escrow.stage import HOLD, KINDS, Kind, Stage
 from tests.chain.world import USDC, Wallet, ids, until
 
 SEND = "eth_sendRawTransaction"
@@ -33,11 +33,11 @@ async def until_books_balance(stage: Stage) -> None:
     assert view.held_micro == 0
 
 
-@pytest.mark.parametrize("kind", list(ConsentKind))
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_hold_is_open_before_the_start_and_the_rest_returns_at_the_end(
-    stage: Stage, tmp_path: Path, kind: ConsentKind
+    stage: Stage, tmp_path: Path, kind: Kind
 ) -> None:
-    if kind is not ConsentKind.AUTHORIZATION:
+    if kind in {ConsentKind.CONSENT, ConsentKind.MANDATE}:
         await stage.world.give_coin(stage.world.payer)
         await stage.world.approve(stage.world.payer)
     before = await stage.held()

@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from sightline.chain.contracts.messages import INTERIM_DELAY_S, RECLAIM_DELAY_S
-from sightline.domain.escrow import ConsentKind
 from sightline.http.schemas.escrow import statement_json
 from sightline.ports.chain import ChainConfig
 from sightline.ports.ledger import SettlementState
@@ -18,7 +17,7 @@ from sightline_client import AsyncChain, ChainError
 from sightline_client.models import Statement
 from sightline_client.wallet import LocalWallet
 from tests.chain.endpoint import Forward, Request, Response, answering, honest
-from tests.chain.escrow.stage import DURATION_S, HOLD, Stage
+from tests.chain.escrow.stage import DURATION_S, HOLD, KINDS, Kind, Stage
 from tests.chain.interop.anvil import CHAIN_ID, Anvil, open_anvil
 from tests.chain.interop.conftest import a_world_on, mining
 from tests.chain.world import Wallet, until
@@ -115,7 +114,7 @@ async def test_a_payer_alone_gets_everything_back_two_days_later(stage: Stage, a
 
 
 async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvil: Anvil, tmp_path: Path) -> None:
-    """Opens of three kinds and captures, while blocks are removed and the endpoint loses and falsifies answers."""
+    """Opens of all kinds and captures, while blocks are removed and the endpoint loses and falsifies answers."""
     seed = random.randrange(2**32)
     dice = random.Random(seed)
     world = stage.world
@@ -143,7 +142,7 @@ async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvi
         escrow = service.escrow
         assert escrow is not None
 
-        async def film(kind: ConsentKind, seconds: int, *, is_cancelled: bool) -> None:
+        async def film(kind: Kind, seconds: int, *, is_cancelled: bool) -> None:
             session = await stage.assigned(service, kind=kind, payee=dice.choice([world.payee, Wallet()]))
             with trio.move_on_after(dice.uniform(0.2, 3)):
                 await escrow.open_hold(session)
@@ -159,7 +158,7 @@ async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvi
             storming.start_soon(storm)
             async with trio.open_nursery() as filming:
                 for _ in range(SESSIONS):
-                    kind, seconds = dice.choice(list(ConsentKind)), dice.randint(0, 30)
+                    kind, seconds = dice.choice(KINDS), dice.randint(0, 30)
                     filming.start_soon(lambda k=kind, s=seconds: film(k, s, is_cancelled=dice.random() < 0.1))
                     await trio.sleep(0.05)
             storming.cancel_scope.cancel()

@@ -1,0 +1,24 @@
+"""Look at a place for some USDC, without an account. The view ends after 20 seconds; what was not used returns.
+
+pip install 'x402[evm,requests]==2.25.0'
+export EVM_KEY=0x... USDC=0x...     # the key of a wallet with USDC, and usdcAddress of GET /api/v1/config
+python examples/x402_view.py http://127.0.0.1:8080 52.520008 13.404954 > frame.jpg
+"""
+
+import os
+import sys
+import time
+
+from eth_account import Account
+from x402 import x402ClientSync
+from x402.http.clients import x402_requests
+from x402.mechanisms.evm.exact import register_exact_evm_client
+
+payer = x402ClientSync().set_spend_controls({"allowed_assets": [{"network": "eip155:*", "asset": os.environ["USDC"]}]})
+http = x402_requests(register_exact_evm_client(payer, Account.from_key(os.environ["EVM_KEY"])))
+place = {"lat": float(sys.argv[2]), "lng": float(sys.argv[3]), "maxDurationSeconds": 20}
+view = http.post(f"{sys.argv[1]}/api/v1/x402/views", json=place).json()["data"]
+http.headers["authorization"] = f"Bearer {view['key']}"
+while (frame := http.get(view["frameUrl"])).status_code != 200:
+    time.sleep(1)
+sys.stdout.buffer.write(frame.content)

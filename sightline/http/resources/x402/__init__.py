@@ -1,0 +1,1 @@
+"""Views that are paid by x402, without an account."""

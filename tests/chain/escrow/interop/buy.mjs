@@ -1,0 +1,19 @@
+// Buys a view with the official client of x402 for TypeScript, and prints it. Arguments: URL, JSON of the view. EVM_KEY: the wallet's.
+// USDC: the token, which the client does not know on a test chain.
+import { createRequire } from "node:module";
+
+const require = createRequire(`${process.env.X402_MODULES}/`);
+const { wrapFetchWithPayment, x402Client, decodePaymentResponseHeader } = require("@x402/fetch");
+const { ExactEvmScheme } = require("@x402/evm/exact/client");
+const { privateKeyToAccount } = require("viem/accounts");
+
+const [url, view] = process.argv.slice(2);
+const client = new x402Client().register("eip155:*", new ExactEvmScheme(privateKeyToAccount(process.env.EVM_KEY)));
+client.setSpendControls({ allowedAssets: [{ network: "eip155:*", asset: process.env.USDC }] });
+const answer = await wrapFetchWithPayment(fetch, client)(`${url}/api/v1/x402/views`, {
+  method: "POST",
+  headers: { "content-type": "application/json" },
+  body: view,
+});
+const paid = answer.headers.get("PAYMENT-RESPONSE");
+console.log(JSON.stringify({ status: answer.status, body: await answer.json(), paid: paid && decodePaymentResponseHeader(paid) }));

@@ -1,0 +1,149 @@
+"""The official clients of x402, unmodified, buy views and get their rest back."""
+
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import trio
+
+from sightline.chain.contracts.abi import call_data
+from sightline_client import AsyncChain
+from sightline_client.wallet import LocalWallet
+from tests.chain.escrow.test_escrow_server import filming
+from tests.chain.escrow.test_x402 import FUNDS, Market, open_market
+from tests.chain.escrow.x402_buyer import VIEW
+from tests.chain.interop.anvil import CHAIN_ID, open_anvil
+from tests.chain.interop.conftest import a_world_on
+from tests.e2e.server import Server, go_online, until
+
+pytestmark = pytest.mark.interop
+
+ROOT: Final = Path(__file__).parents[4]
+INSTALLED: Final = ROOT / ".interop" / "x402"
+PYTHON: Final = INSTALLED / "venv" / "bin" / "python"
+EXAMPLE: Final = ROOT / "examples" / "x402_view.py"
+LINES_MAX: Final = 15
+BLOCK_S: Final = 1
+
+
+@asynccontextmanager
+async def anvil_market(directory: Path) -> AsyncIterator[Market]:
+    """A market on anvil, which makes a block each second."""
+    async with open_anvil(is_escrow=True) as anvil, a_world_on(anvil) as world:
+        await anvil.rpc.call("evm_setIntervalMining", BLOCK_S)
+        server = Server(
+            directory,
+            env={
+                "SIGHTLINE_FUNDS_POLICY": "escrow",
+                "SIGHTLINE_CHAIN_RPC_URL": anvil.url,
+                "SIGHTLINE_CHAIN_PUBLIC_RPC_URL": anvil.url,
+                "SIGHTLINE_CHAIN_ID": str(CHAIN_ID),
+                "SIGHTLINE_CHAIN_USDC_ADDRESS": anvil.token,
+                "SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS": anvil.settlement,
+                "SIGHTLINE_CHAIN_RELAYER_KEY": anvil.relayer_key,
+                "SIGHTLINE_CHAIN_METER_KEY": anvil.meter_key,
+                "SIGHTLINE_CHAIN_CONFIRMATIONS": "1",
+            },
+        )
+
+        async def fund(address: str, micro: int) -> None:
+            await world.send(anvil.treasury_key, anvil.token, call_data("mint(address,uint256)", [address, micro]))
+
+            async def balance() -> bool:
+                return await AsyncChain(anvil.url).balance_of(anvil.token, address) >= micro
+
+            await until(balance, bool, "the money is mined")
+
+        try:
+            async with open_market(server, fund) as market:
+                yield market
+        finally:
+            server.end()
+
+
+@pytest.fixture(params=["embedded", "anvil"])
+async def market(request: pytest.FixtureRequest, server: Server, data_directory: Path) -> AsyncIterator[Market]:
+    """A market with an operator that is online."""
+    opened = open_market(server) if request.param == "embedded" else anvil_market(data_directory)
+    async with opened as market:
+        await go_online(market.server.url, market.operator)
+        yield market
+
+
+async def run(market: Market, wallet: LocalWallet, *command: str) -> subprocess.CompletedProcess[bytes]:
+    env = os.environ | {
+        "EVM_KEY": wallet.private_key, "USDC": market.config["usdcAddress"], "X402_MODULES": str(INSTALLED),
+    }  # fmt: skip
+    with trio.fail_after(120):
+        done = await trio.run_process(command, env=env, capture_stdout=True, capture_stderr=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done
+
+
+async def assigned(market: Market) -> str:
+    """Wait until the operator has a session that it can start."""
+
+    async def look() -> list[dict[str, Any]]:
+        page = await market.device.get("/sessions", view="operator", state="ASSIGNED")
+        items: list[dict[str, Any]] = page["items"]
+        return items
+
+    return str((await until(look, bool, "a view is sold"))[0]["id"])
+
+
+async def test_the_example_buys_a_view_with_the_python_client_and_saves_its_first_frame(market: Market) -> None:
+    code = EXAMPLE.read_text().split('"""')[2]
+    assert len([line for line in code.splitlines() if line.strip()]) <= LINES_MAX
+    async with trio.open_nursery() as nursery:
+        wallet = market.buyer.wallet
+        pictures: list[bytes] = []
+        looked = trio.Event()
+
+        async def look() -> None:
+            place = (str(VIEW["lat"]), str(VIEW["lng"]))
+            pictures.append((await run(market, wallet, str(PYTHON), str(EXAMPLE), market.server.url, *place)).stdout)
+            looked.set()
+
+        nursery.start_soon(look)
+        session_id = await assigned(market)
+        started = await market.device.post(f"/sessions/{session_id}/start")
+        held = await market.balance(market.config["settlementAddress"])
+        assert held == int(started["session"]["holdMicroUsdc"])
+        async with filming(market.device, market.operator, started["whipUrl"]):
+            await looked.wait()
+            ended = await market.device.post(f"/sessions/{session_id}/end")
+        charged = int(ended["chargedMicroUsdc"])
+        assert 0 < charged < held
+        await until(lambda: market.balance(wallet.address), lambda now: now == FUNDS - charged, "the rest has returned")
+    assert pictures[0][:3] == b"\xff\xd8\xff"
+
+
+async def test_the_typescript_client_buys_a_view_and_never_comes_back_and_gets_its_rest(market: Market) -> None:
+    wallet, seconds = LocalWallet.create(), 15
+    await market.fund(wallet.address, FUNDS)
+    view = json.dumps(VIEW | {"maxDurationSeconds": seconds})
+    script = str(Path(__file__).with_name("buy.mjs"))
+    bought = json.loads((await run(market, wallet, "node", script, market.server.url, view)).stdout)
+    assert (bought["status"], bought["paid"]["success"]) == (200, True)
+    assert bought["paid"]["payer"] == wallet.address
+    data = bought["body"]["data"]
+    started = await market.device.post(f"/sessions/{data['viewId']}/start")
+    cap = int(data["capMicroUsdc"])
+    assert await market.balance(wallet.address) == FUNDS - cap
+    statement = f"/sessions/{data['viewId']}/statement"
+    async with filming(market.device, market.operator, started["whipUrl"]):
+        await until(lambda: market.device.get(statement), lambda seen: seen["cleanSeconds"] >= 2, "seconds are proved")
+    ended = await until(
+        lambda: market.device.get(f"/sessions/{data['viewId']}"),
+        lambda seen: seen["state"] == "ENDED",
+        "the view ends by itself",
+    )
+    charged = int(ended["chargedMicroUsdc"])
+    assert ended["endReason"] == "MAX_DURATION"
+    assert 0 < charged < cap, "the operator stopped filming"
+    await until(lambda: market.balance(wallet.address), lambda now: now == FUNDS - charged, "the rest has returned")
