@@ -20,11 +20,12 @@ from sightline.chain.service import ChainService
 from sightline.cluster.roles import RoleWork, run_roles
 from sightline.domain.errors import SightlineError
 from sightline.domain.session.messages import FundsReported, SettlementMined
-from sightline.domain.units import MicroUsdc
+from sightline.domain.units import DAY_MS, MicroUsdc
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import SettlementState
 from sightline.storage.postgres.money.openings import PostgresOpenings
+from sightline.storage.postgres.money.reconciliation import PostgresBooks
 from sightline.storage.postgres.operations.retention import Retention
 from sightline.system.log_files import rotate_logs
 from sightline.system.loops import run_forever
@@ -32,6 +33,9 @@ from sightline.system.loops import run_forever
 SETTLEMENT_TIMEOUT_S: Final = 10.0
 ADMINISTRATION_EVERY_S: Final = 30.0
 RETENTION_EVERY_S: Final = 3_600.0
+RECONCILED_EVERY_MS: Final = DAY_MS
+RECONCILIATION_LOOK_S: Final = 10.0
+"""How often the watcher's server looks whether the books are due: a restart neither repeats nor delays a comparison."""
 PAYMENTS_EVERY_S: Final = 2.0
 """How soon each server holds new sessions after the watcher has found a payment that the database does not know."""
 
@@ -83,7 +87,9 @@ def _role_works(core: Core) -> Mapping[ServerRole, RoleWork]:
     housekeeping = (partial(run_forever, name, step, every_s=every_s) for name, step, every_s in loops)
     return {
         ServerRole.RELAYER: RoleWork(run=partial(_relay, chain, stores.openings, registry), bind=stores.outbox.bind),
-        ServerRole.WATCHER: RoleWork(run=partial(_watch, chain, _payer_funds(core)), bind=stores.wallets.bind),
+        ServerRole.WATCHER: RoleWork(
+            run=partial(_watch, chain, _payer_funds(core), stores.books), bind=stores.wallets.bind
+        ),
         ServerRole.HOUSEKEEPING: RoleWork(run=partial(_run_all, core.webhooks.dispatcher.run, *housekeeping)),
     }
 
@@ -110,15 +116,18 @@ def _payer_funds(core: Core) -> PayerFunds | None:
     return PayerFunds(registry, core.stores.ledger, read_session, core.base.clock, deps.limits.session)
 
 
-async def _watch(chain: ChainService, funds: PayerFunds | None) -> None:
-    """Follow the chain."""
+async def _watch(chain: ChainService, funds: PayerFunds | None, books: PostgresBooks) -> None:
+    """Follow the chain, and compare the books with it each day."""
+    reconcile = partial(chain.reconciler(books).run_if_due, RECONCILED_EVERY_MS)
+    loops: list[Callable[[], Awaitable[object]]] = [
+        partial(run_forever, "reconciliation", reconcile, every_s=RECONCILIATION_LOOK_S)
+    ]
     if funds is None:
-        await chain.run_watcher()
+        loops.append(chain.run_watcher)
     else:
-        await _run_all(
-            partial(chain.run_watcher, funds.report),
-            partial(run_forever, "payer_funds", funds.check, every_s=CHECK_EVERY_S),
-        )
+        loops.append(partial(chain.run_watcher, funds.report))
+        loops.append(partial(run_forever, "payer_funds", funds.check, every_s=CHECK_EVERY_S))
+    await _run_all(*loops)
 
 
 async def _run_all(*loops: Callable[[], Awaitable[object]]) -> None:

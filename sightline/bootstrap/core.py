@@ -23,6 +23,7 @@ from sightline.storage.postgres.administration import PostgresAdminStore
 from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.money.openings import PostgresOpenings
 from sightline.storage.postgres.money.payments import PostgresPayments
+from sightline.storage.postgres.money.reconciliation import PostgresBooks
 from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
 from sightline.storage.postgres.role_database import RoleDatabase
 from sightline.storage.postgres.store import PostgresStore
@@ -108,6 +109,7 @@ class Stores:
     ledger: PostgresLedger
     openings: PostgresOpenings
     payments: PostgresPayments
+    books: PostgresBooks
     relations: Relations
     administration: PostgresAdminStore
     withdrawals: WithdrawalLog

@@ -37,6 +37,7 @@ from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, TlsOp
 from sightline.http.server import Limits as HttpLimits
 from sightline.http.services import InternalServices, Services
 from sightline.identity.origin import check_origin, foreign_origin
+from sightline.storage.postgres.money.journal import PostgresJournal
 from sightline.storage.postgres.operations.ownership import read_ownership
 
 SHARED_ACCEPT_BATCH: Final = 4
@@ -133,7 +134,15 @@ def make_internal_app(core: Core, identity: Identity, audit: Audit, metrics: Met
             )
         ),
         *routes_of(AdminResources(core.administration, core.stores.administration, audit)),
-        *routes_of(PaymentResources(core.stores.payments, core.actors.deps.payment_hold, audit)),
+        *routes_of(
+            PaymentResources(
+                core.stores.payments,
+                core.actors.deps.payment_hold,
+                audit,
+                PostgresJournal(core.stores.database),
+                core.chain.reconciler(core.stores.books).compare,
+            )
+        ),
         *hooks,
         *routes_of(PeerFrameResources(core.video.service.answer_frame)),
     )

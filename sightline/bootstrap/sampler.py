@@ -5,6 +5,7 @@ from typing import Final, final
 
 from sightline.actors.shards import OwnedShards
 from sightline.chain.service import ChainService
+from sightline.domain.books.differences import BooksCheck
 from sightline.domain.errors import SightlineError
 from sightline.ports.clock import Clock
 from sightline.ports.leases import ServerRole
@@ -12,6 +13,7 @@ from sightline.ports.video import VideoBackend
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.durability import settings_not_durable
 from sightline.storage.database.url import urls_of_hosts
+from sightline.storage.postgres.money.reconciliation import PostgresBooks
 from sightline.storage.postgres.operations.counts import Counts, read_counts
 from sightline.video.embedded import EmbeddedBackend
 
@@ -27,6 +29,8 @@ class Figures:
     video: dict[str, int] = field(default_factory=dict)
     """Sums over the video workers."""
     relayer_balance_wei: int | None = None
+    books: BooksCheck | None = None
+    """The last comparison of the books with the chain, of whichever server."""
     not_durable: tuple[str, ...] = ()
     """Settings of the database server that give up durability."""
     counted_at_ms: int = 0
@@ -46,6 +50,7 @@ class Sampler:
         self._owned = owned
         self._database = database
         self._has_standby = len(urls_of_hosts(database.options.pool.dsn)) > 1
+        self._books = PostgresBooks(database)
         self._video = video
         self._chain = chain
         self._clock = clock
@@ -59,6 +64,7 @@ class Sampler:
         """
         failure: SightlineError | None = None
         counts, video, balance = self.figures.counts, self.figures.video, self.figures.relayer_balance_wei
+        books: BooksCheck | None = None
         counted_at_ms, not_durable = self.figures.counted_at_ms, self.figures.not_durable
         try:
             not_durable = await settings_not_durable(self._database, has_standby=self._has_standby)
@@ -69,6 +75,7 @@ class Sampler:
         else:
             try:
                 counts = await read_counts(self._database)
+                books = await self._books.last_check()
                 counted_at_ms = self._clock.now_ms()
             except SightlineError as error:
                 failure = error
@@ -86,6 +93,7 @@ class Sampler:
                 failure = error
         self.figures = Figures(
             counts=counts,
+            books=books,
             video=video,
             relayer_balance_wei=balance,
             not_durable=not_durable,

@@ -44,6 +44,7 @@ from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.money.mandates import PostgresMandates
 from sightline.storage.postgres.money.openings import PostgresOpenings
 from sightline.storage.postgres.money.payments import PostgresPayments
+from sightline.storage.postgres.money.reconciliation import PostgresBooks
 from sightline.storage.postgres.operations.newest import newest_instant
 from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
 from sightline.storage.postgres.role_database import RoleDatabase
@@ -166,6 +167,7 @@ async def _open_stores(
         ledger=PostgresLedger(database),
         openings=PostgresOpenings(database),
         payments=PostgresPayments(database),
+        books=PostgresBooks(database),
         relations=relations,
         administration=PostgresAdminStore(database),
         withdrawals=WithdrawalLog(base.settings.withdrawals_path, database),

@@ -25,6 +25,8 @@ from sightline.chain.embedded.node import (
 )
 from sightline.chain.escrow import ChainEscrow, Domains
 from sightline.chain.meter import MeterKey
+from sightline.chain.reconcile.reconciler import BooksRows, Reconciler
+from sightline.chain.reconcile.source import ChainSource
 from sightline.chain.refunds import Refunds
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import EscrowParts, Relayer
@@ -169,6 +171,7 @@ class ChainService:
     def __init__(
         self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer_address: str,
         make_relayer: Callable[[], Relayer], make_watcher: Callable[[], Watcher],
+        reconciler: Callable[[BooksRows], Reconciler],
         faucet: PayTestMoney | None, clock: Clock, limits: ContractLimits, refund_signer: Signer | None = None,
     ) -> None:  # fmt: skip
         self.limits = limits
@@ -185,6 +188,8 @@ class ChainService:
         self._relayer_address = relayer_address
         self._make_relayer = make_relayer
         self._make_watcher = make_watcher
+        self.reconciler = reconciler
+        """Makes what compares the books with the chain."""
         self._relayer: Relayer | None = None
         self._watcher: Watcher | None = None
         self._relayer_since_ms = 0
@@ -418,6 +423,10 @@ async def open_chain(
             ),
             relayer=endpoint.signer.address, clock=clock, ids=ids,
         )  # fmt: skip
+        source = ChainSource(endpoint.rpc, token=token, contract=settlement, is_escrow=meter is not None)
+        make_reconciler = partial(
+            Reconciler, source, start_block=options.start_block, depth=endpoint.depth, clock=clock
+        )
         config = ChainConfig(
             environment=ENVIRONMENT,
             chain_id=endpoint.identity.chain_id,
@@ -431,7 +440,8 @@ async def open_chain(
         )
         service = ChainService(
             config=config, reader=reader, rpc=endpoint.rpc, relayer_address=endpoint.signer.address,
-            make_relayer=make_relayer, make_watcher=make_watcher, faucet=endpoint.faucet, clock=clock,
+            make_relayer=make_relayer, make_watcher=make_watcher, reconciler=make_reconciler,
+            faucet=endpoint.faucet, clock=clock,
             limits=limits, refund_signer=endpoint.refund_signer,
         )  # fmt: skip
         if escrow is not None:

@@ -131,9 +131,10 @@ def reconcile(
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """List payments on the chain that the database does not know, because it is older than the chain; adopt them.
+    """Compare the books with the chain, and list or adopt payments that the database does not know.
 
-    While there are such payments no new session begins. Exit code 1 while there are some.
+    The whole history of the contract is read again; each difference is a line with what to do. While there are unknown
+    payments, because the database is older than the chain, no new session begins. Exit code 1 on any of both.
     """
     from sightline.cli.operations import reconcile_payments
 

@@ -23,6 +23,9 @@ Operator = Annotated[
     ),
 ]
 Reason = Annotated[str, typer.Option(help="Why; recorded in the audit log.")]
+_ENTRY = ("id", "kind", "blockNumber", "blockAt", "txHash", "logIndex", "sessionId", "reverses", "recordedAt")
+_LINE = ("account", "currency", "amount")
+_NO_LINE = dict.fromkeys(_LINE, "")
 Limit = Annotated[int, typer.Option(min=1, max=1000)]
 
 
@@ -187,3 +190,28 @@ def audit(
             after = entry["id"]
         if after == last:
             return
+
+
+@app.command()
+def journal(
+    after: Annotated[int, typer.Option(min=0, help="Print entries with a higher id only.")] = 0,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a row for each line of an entry.")] = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print the journal of the books as JSON lines or CSV, oldest first."""
+    import csv
+    import sys
+
+    settings = settings_of(config, data_dir=data_dir)
+    rows = csv.writer(sys.stdout)
+    if as_csv:
+        rows.writerow((*_ENTRY, *_LINE))
+    while found := _ask(settings, "GET", _query("journal", after=after))["items"]:
+        after = found[-1]["id"]
+        for entry in found:
+            if as_csv:
+                place = [entry[name] for name in _ENTRY]
+                rows.writerows((*place, *(line[name] for name in _LINE)) for line in entry["lines"] or [_NO_LINE])
+            else:
+                typer.echo(json.dumps(entry))

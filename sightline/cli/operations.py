@@ -25,6 +25,9 @@ RUN_SHOWN = 8
 RIGHT = frozenset({"lease renewed", "shards", "loop delay"})
 NOT_PARKED = "NOT_FOUND"
 UNKNOWN_PAYMENTS = "/internal/admin/unknown-payments"
+RECONCILIATION = "/internal/admin/reconciliation"
+RECONCILIATION_TIMEOUT_S = 1_800.0
+"""The whole history of the contract is read again."""
 
 
 class NotRunningError(Exception):
@@ -36,13 +39,20 @@ class NotRunningError(Exception):
         """Code of the server's refusal; empty if no server answered."""
 
 
-def ask(settings: Settings, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
+def ask(
+    settings: Settings,
+    method: str,
+    path: str,
+    body: Mapping[str, object] | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+) -> dict[str, Any]:
     """Call the internal listener of the server on a data directory; returns the data of the answer.
 
     Raises:
         NotRunningError: No server answers, or it refuses the call.
     """
-    return _ask_at(_local_url(settings), settings, method, path, body)
+    return _ask_at(_local_url(settings), settings, method, path, body, timeout_s=timeout_s)
 
 
 def _local_url(settings: Settings) -> str:
@@ -64,14 +74,20 @@ def internal_token(settings: Settings) -> str | None:
 
 
 def _ask_at(
-    url: str, settings: Settings, method: str, path: str, body: Mapping[str, object] | None = None
+    url: str,
+    settings: Settings,
+    method: str,
+    path: str,
+    body: Mapping[str, object] | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
     token = internal_token(settings)
     if not url:
         raise NotRunningError("It has not reported its address yet, or its version does not.")
     try:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        answer = httpx.request(method, url + path, headers=headers, json=body, timeout=TIMEOUT_S)
+        answer = httpx.request(method, url + path, headers=headers, json=body, timeout=timeout_s)
     except httpx.TransportError as error:
         raise NotRunningError(
             f"No server answers at {url}. Start it with `sightline serve`, or name another directory than "
@@ -166,22 +182,26 @@ def write_off_settlement(settings: Settings, session_id: str, reason: str) -> in
 def reconcile_payments(
     settings: Settings, *, operator: str | None, reason: str | None, confirm: Callable[[str], bool], as_json: bool
 ) -> int:
-    """Print the payments on the chain that the database does not know, and adopt them if a reason is given.
+    """Print unknown payments and differences between the books and the chain; adopt the payments if a reason is given.
 
     Args:
         confirm: Asks the person who acts; False: nothing is adopted.
 
     Returns:
-        The exit code; 1 while there are unknown payments.
+        The exit code; 1 while there are unknown payments, or differences that this call has looked for.
     """
     try:
         found = ask(settings, "GET", UNKNOWN_PAYMENTS)
+        if reason is None:
+            found["books"] = ask(settings, "POST", RECONCILIATION, timeout_s=RECONCILIATION_TIMEOUT_S)
         if as_json:
             print_json(found)
         else:
             _print_payments(found)
         items, count = found["items"], found["unknown"]["payments"]
-        if not items or reason is None:
+        if reason is None:
+            return 1 if count or found["books"]["differences"] else 0
+        if not items:
             return 1 if count else 0
         if count > len(items):  # the last block that is listed may have more of them
             items = [item for item in items if item["blockNumber"] < items[-1]["blockNumber"]]
@@ -221,6 +241,19 @@ def _print_payments(found: dict[str, Any]) -> None:
         ("unknown", "on the chain and not in the database"),
     ):
         console.print(f"{meaning}: {found[name]['payments']} payments, {found[name]['amountMicroUsdc']} micro-USDC")
+    if "books" in found:
+        _print_differences(found["books"])
+
+
+def _print_differences(books: dict[str, Any]) -> None:
+    for each in books["items"]:
+        sys.stdout.write(
+            f"{each['kind']}: {each['subject']}: chain: {each['chain']}; books: {each['books']}. {each['advice']}.\n"
+        )
+    sys.stdout.write(
+        f"books: {books['events']} events through block {books['throughBlock']} compared with the chain, "
+        f"{books['differences']} differences\n"
+    )
 
 
 def print_nodes(settings: Settings, *, as_json: bool) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, Self, TypeVar, final
 
+from sightline.domain.books.journal import JournalEntry
+from sightline.domain.books.statement import Invoice, Month, WorkspaceStatement
 from sightline.domain.errors import SightlineError
 from sightline.domain.session.model import Ended, Session
 from sightline.domain.settlement import ChainPayment, PaymentSums, SettlementPayload, UnknownPayments
@@ -442,6 +444,27 @@ class ChainEvent:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BooksReading:
+    """The journal's entries of all events in the blocks `first` to `through`, in the order of the chain."""
+
+    first: int
+    through: int
+    entries: tuple[JournalEntry, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTransaction:
+    """A transaction that a key of this service has signed."""
+
+    tx_hash: str
+    session_id: str | None
+    """The one session that it is for; None for a batch."""
+    is_refund: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockApplication:
     """The changes that the watcher read from blocks up to `head`, applied in one transaction.
 
@@ -461,6 +484,8 @@ class BlockApplication:
     unknown: tuple[ChainPayment, ...] = ()
     """Payments of our relayers in these blocks without a settlement."""
     escrowed: tuple[tuple[str, int], ...] = ()
+    books: BooksReading | None = None
+    """Stored only if the journal has read the block before it, so that it never lacks a block in between."""
 
 
 @final
@@ -586,12 +611,26 @@ class WalletLedger(Protocol):
         """Return the lower-case addresses of all keys that have signed settlements of this database."""
         ...
 
+    async def books_read_through(self) -> int | None:
+        """Return the last block whose events are in the journal or wait for finality; None before the first."""
+        ...
+
+    async def own_transactions(self, tx_hashes: Sequence[str]) -> dict[str, OwnTransaction]:
+        """Return which of these transactions our keys have signed, for settlements, holds and refunds."""
+        ...
+
+    async def without_entry(self, *, after: str = "", limit: int) -> list[str]:
+        """Return transactions that our keys have signed and whose gas or refund is not in the journal, by hash."""
+        ...
+
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that the endpoint still has the cursor's block as head, so the stored readings are not stale."""
         ...
 
     async def apply_blocks(self, application: BlockApplication, *, now_ms: int) -> None:
         """Write events, readings, released holds and the cursor together.
+
+        Entries of the journal wait until their block is final, and are then written once for each event.
 
         Where a reading changed, up to WOKEN_MAX of that payer's settlements that it covers become PAYABLE and due.
         PAYABLE
@@ -607,7 +646,7 @@ class WalletLedger(Protocol):
         """Remove everything that was applied above the common ancestor.
 
         Events are marked removed, released charges are held again, readings become OUTDATED, unknown payments are
-        deleted.
+        deleted. Each entry of the journal gets one that takes it back.
 
         Raises:
             CursorMovedError: The cursor is not `cursor`.
@@ -624,6 +663,14 @@ class WalletLedger(Protocol):
 
     async def usage(self, workspace_id: str, side: UsageSide, *, first_day: int, last_day: int) -> list[UsageDay]:
         """Return a workspace's ended sessions by the day on which their end was recorded; empty days are left out."""
+        ...
+
+    async def statement(self, workspace_id: str, month: Month) -> WorkspaceStatement:
+        """Return what the journal says of a workspace's sessions in a month."""
+        ...
+
+    async def invoice(self, statement: WorkspaceStatement, *, now_ms: int) -> Invoice:
+        """Return the invoice of a closed month; the first call writes it with the next number of the month's year."""
         ...
 
     async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:
@@ -685,4 +732,24 @@ class PaymentJournal(Protocol):
 
     async def sums(self) -> PaymentSums:
         """Add up the books."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEntry:
+    """An entry of the journal with its place. `reverses` is the entry that it takes back."""
+
+    id: int
+    entry: JournalEntry
+    turn: int
+    reverses: int | None
+    recorded_at_ms: int
+
+
+class Journal(Protocol):
+    """Reads the journal of the books, which only grows."""
+
+    async def entries(self, *, after: int = 0, limit: int) -> list[StoredEntry]:
+        """Return entries in the order in which they were written, from the first id above `after`."""
         ...

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import final
 
+from sightline.domain.books.statement import Invoice, Month, WorkspaceStatement
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.settlement import UnknownPayments
 from sightline.domain.units import DAY_MS
@@ -21,6 +22,7 @@ from sightline.ports.ledger import (
     LedgerQuery,
     LedgerRow,
     LiveHold,
+    OwnTransaction,
     ReadingState,
     SessionProof,
     SettlementLane,
@@ -36,8 +38,10 @@ from sightline.ports.store import DEMAND_PAID_MS, KeySpending
 from sightline.storage.postgres.money.holds import STALE_MS_MAX
 from sightline.storage.postgres.money.ledger import HEADERS_KEPT
 from sightline.system.keccak import session_id_hash
+from simulation.memory.journal import MemoryJournal
 from simulation.memory.ledger_outbox import MemoryOutbox
 from simulation.memory.payments import MemoryPayments
+from simulation.memory.statements import MemoryStatements
 
 
 @dataclass(slots=True)
@@ -81,6 +85,8 @@ class MemoryLedger(MemoryOutbox):
         self._head: BlockRef | None = None
         self._checked_at_ms = 0
         self.payments = MemoryPayments(self._has_settlement_or_will, self._sum_settled)
+        self.journal = MemoryJournal(self._session_of_hash)
+        self.statements = MemoryStatements(self.journal)
 
     async def identify(self, identity: ChainIdentity) -> ChainIdentity:
         """Record the chain's identity if there is none, and return the recorded one."""
@@ -162,6 +168,28 @@ class MemoryLedger(MemoryOutbox):
         """Return the addresses of all keys that have signed settlements of this ledger."""
         return frozenset(self._keys)
 
+    async def books_read_through(self) -> int | None:
+        """Return the last block whose events are in the journal or wait for finality."""
+        return self.journal.read_through
+
+    async def own_transactions(self, tx_hashes: Sequence[str]) -> dict[str, OwnTransaction]:
+        """Return which of these transactions our keys have signed."""
+        found: dict[str, OwnTransaction] = {}
+        for tx_hash in tx_hashes:
+            sessions = self._sessions_of_tx.get(tx_hash)
+            if sessions:
+                found[tx_hash] = OwnTransaction(tx_hash=tx_hash, session_id=sessions[0] if len(sessions) == 1 else None)
+        return found
+
+    async def without_entry(self, *, after: str = "", limit: int) -> list[str]:
+        """Return transactions that our keys have signed and whose gas is not in the journal."""
+        known = {each.entry.tx_hash for each in await self.journal.entries(limit=10**9) if each.entry.log_index < 0}
+        return sorted(tx_hash for tx_hash in self._sessions_of_tx if tx_hash not in known and tx_hash > after)[:limit]
+
+    def _session_of_hash(self, hashed: str) -> str | None:
+        hold = self._hold_by_hash.get(hashed)
+        return None if hold is None else hold.session_id
+
     def _has_settlement(self, hashed: str) -> bool:
         return any(
             row.session_id_hash == hashed and row.state is not SettlementState.WRITTEN_OFF
@@ -217,6 +245,7 @@ class MemoryLedger(MemoryOutbox):
                 if row.event.kind is LedgerEventKind.DEPOSIT:
                     self._note_deposit(row)
         self.payments.apply(application.unknown, application.confirmed_block)
+        self.journal.apply(application, now_ms)
 
     def _note_deposit(self, row: _Event) -> None:
         for workspace_id, (address, _) in self._tracked.items():
@@ -248,6 +277,7 @@ class MemoryLedger(MemoryOutbox):
                 self._readings[address] = (reading, True, updated_at_ms)
         self._headers = {number: item for number, item in self._headers.items() if number <= ancestor.number}
         self.payments.roll_back(ancestor.number)
+        self.journal.roll_back(ancestor.number, now_ms)
         self._head, self._checked_at_ms = ancestor, now_ms
 
     async def wallet(self, workspace_id: str) -> WalletView | None:
@@ -315,6 +345,15 @@ class MemoryLedger(MemoryOutbox):
                 before.fee_amount + payload.fee_amount,
             )
         return [days[day] for day in sorted(days)]
+
+    async def statement(self, workspace_id: str, month: Month) -> WorkspaceStatement:
+        """Return what the journal says of a workspace's sessions in a month."""
+        head = None if self._head is None else self._head.number
+        return self.statements.read(workspace_id, month, list(self._settlements.values()), self._checked_at_ms, head)
+
+    async def invoice(self, statement: WorkspaceStatement, *, now_ms: int) -> Invoice:
+        """Return the invoice of a closed month."""
+        return self.statements.invoice(statement, now_ms)
 
     async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:
         """Count test money for a wallet."""
@@ -480,10 +519,11 @@ class MemoryLedger(MemoryOutbox):
         was_released = hold is not None and hold.released_block is not None
         return was_released or self.payments.is_adopted(hashed) or self.payments.is_found(hashed)
 
-    def _give_up_hold(self, session_id: str) -> None:
-        hold = self._holds.get(session_id)
+    def _give_up_hold(self, row: SettlementRecord) -> None:
+        hold = self._holds.get(row.session_id)
         if hold is not None:
             hold.state = HoldState.RELEASED
+        self.journal.write_off(row.payload, self._head, row.updated_at_ms)
 
 
 def _funds(reading: WalletReading) -> tuple[object, ...]:

@@ -50,8 +50,8 @@ class MemoryOutbox(ABC):
         """Return whether the watcher has seen a payment of the session on the chain."""
 
     @abstractmethod
-    def _give_up_hold(self, session_id: str) -> None:
-        """Release a session's hold in any state."""
+    def _give_up_hold(self, row: SettlementRecord) -> None:
+        """Release the hold of a settlement that is written off, in any state, and write it in the journal."""
 
     async def compose(self, payload: SettlementPayload, *, now_ms: int) -> None:
         """Add the settlement of an ended session."""
@@ -256,7 +256,7 @@ class MemoryOutbox(ABC):
         if row is not None and row.state in SETTLEMENTS_WAITING and not self._is_paid(row):
             row = replace(row, state=SettlementState.WRITTEN_OFF, reason=reason, updated_at_ms=now_ms)
             self._settlements[session_id] = row
-            self._give_up_hold(session_id)
+            self._give_up_hold(row)
         return row
 
     async def mark_notified(self, session_id: str) -> None:

@@ -241,6 +241,16 @@ class World:
             total += row.amount_micro * ((row.to_address == mine) - (row.from_address == mine))
         return total
 
+    async def until_books_read(self) -> None:
+        """Wait until the journal has every block that is mined now."""
+        await self.until_in_step()
+
+        async def is_read() -> bool:
+            head, through = await self.ledger.chain_head(), await self.ledger.books_read_through()
+            return head is not None and through is not None and through >= head.number
+
+        await until("the journal is read", is_read)
+
     async def assert_books_balance(self) -> None:
         """Assert that ledger, stored wallets and chain agree for both parties to the last micro-USDC."""
         await self.until_in_step()

@@ -16,6 +16,8 @@ import pytest
 import simplejpeg
 from standardwebhooks.webhooks import Webhook
 
+from sightline.domain.books.statement import Month
+from sightline.system.clock import SystemClock
 from sightline_client import Sightline
 from sightline_client.wallet import LocalWallet
 
@@ -46,6 +48,25 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
     price = sightline(dev, "watch", *place, "--seconds", "600", "--max-charge", "0.000001", code=1)
     assert "Request at most" in price
     assert len(price.splitlines()) == 1
+
+
+def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_invoice_yet(
+    dev: dict[str, Any], tmp_path: Path
+) -> None:
+    place = (str(dev["lat"]), str(dev["lng"]))
+    watched = json.loads(sightline(dev, "watch", *place, "--count", "1", "--out", str(tmp_path), "--json"))
+    month = Month.of(SystemClock().now_ms()).name
+    charges: dict[str, int] = {}
+    for _ in range(30):  # the watcher reads the block of the settlement soon after the relayer
+        found = json.loads(sightline(dev, "statement", month, "--json"))
+        charges = {each["sessionId"]: each["chargedMicroUsdc"] for each in found["consumer"]["items"]}
+        if watched["sessionId"] in charges:
+            break
+    assert str(charges[watched["sessionId"]]) == watched["chargedMicroUsdc"]
+    assert (found["isClosed"], found["consumer"]["invoice"]) == (False, None)
+    said = sightline(dev, "statement", month)
+    assert f"{month}, open, in USDC of a TEST network" in said
+    assert watched["sessionId"] in said
 
 
 def test_watch_saves_signed_frames_that_verify_accepts(dev: dict[str, Any], tmp_path: Path) -> None:

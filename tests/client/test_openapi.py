@@ -56,6 +56,7 @@ METHODS = {
     "getQuote": "quote",
     "getSessionTerms": "sessions.terms",
     "getStatement": "sessions.statement",
+    "getMonthStatement": "workspaces.statement",
     "getMandate": "wallet.mandate",
     "setMandate": "wallet.set_mandate",
     "deleteMandate": "wallet.delete_mandate",
@@ -113,6 +114,7 @@ RENAMED = {"durationSeconds": "seconds", "maxDurationSeconds": "seconds"}
 COMPOSED = {
     "createWorkspace": {"walletAddress", "nonce", "signature"},
     "setMandate": {"mandate", "signature"},
+    "getMonthStatement": {"format"},
     "postLocation": None,
     "postLocations": None,
 }
@@ -150,6 +152,7 @@ def parameters(operation_id: str) -> set[str]:
     """Names that the method must take for query and body."""
     operation = operations()[operation_id]
     names = {each["name"] for each in operation.get("parameters", []) if each.get("in") == "query"}
+    names -= COMPOSED.get(operation_id) or set()
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     composed = COMPOSED.get(operation_id, set())
     if "$ref" in body and composed is not None:

@@ -83,8 +83,8 @@ async def test_rules_and_dashboard_name_metrics_of_a_real_server(running_server:
     async def read() -> str:
         return metrics_of(running_server)
 
-    # The figures that need a query are there after the first sample.
-    text = await until(read, lambda seen: "sightline_settlement_oldest_age_seconds" in seen, "first sample")
+    # The figures that need a query are there after the first sample, and those of the books after their comparison.
+    text = await until(read, lambda seen: "sightline_books_differences" in seen, "first sample and comparison")
     families = families_of(text)
     families |= {f"{name}_bucket" for name in families}
     used = {name for text in (ALERTS.read_text(), *expressions()) for name in METRIC.findall(text)}

@@ -455,6 +455,14 @@ RULES = [
         parties=EACH,
     ),
     Rule(
+        name="statement",
+        method="GET",
+        prepare=on_operators_workspace("/statements/2026-11"),
+        scopes=(WALLET,),
+        roles=ANYBODY,
+        parties=OPERATOR,
+    ),
+    Rule(
         name="faucet",
         method="POST",
         prepare=fixed("/api/v1/wallet/faucet"),

@@ -114,6 +114,15 @@ def _sampled(core: Core) -> Iterator[MetricFamily]:
         yield MetricFamily(
             "sample_timestamp_seconds", "When the figures above were counted", figures.counted_at_ms / 1_000
         )
+    if figures.books is not None:
+        yield MetricFamily(
+            "books_differences", "Differences between the books and the chain, as last compared",
+            figures.books.differences,
+        )  # fmt: skip
+        yield MetricFamily(
+            "books_compared_timestamp_seconds", "When the books were last compared with the chain",
+            figures.books.at_ms / 1_000,
+        )  # fmt: skip
     if figures.relayer_balance_wei is not None:
         balance = figures.relayer_balance_wei / WEI
         yield MetricFamily("relayer_balance_native", "Native coin of the relayer's account, in whole coins", balance)

@@ -43,6 +43,7 @@ RECLAIMED_TOPIC: Final = topic("Reclaimed(bytes32,address,uint256)")
 SKIPPED_TOPIC: Final = topic("Skipped(bytes32,uint256)")
 CREDITED_TOPIC: Final = topic("Credited(address,bytes32,uint256)")
 WITHDRAWN_TOPIC: Final = topic("Withdrawn(address,uint256)")
+STRAY_RETURNED_TOPIC: Final = topic("StrayReturned(address,bytes32,uint256)")
 
 
 @unique

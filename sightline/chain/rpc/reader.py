@@ -66,6 +66,11 @@ def block_ref(block: dict[str, Any]) -> BlockRef:
         raise ChainUnavailableError("the endpoint's answer is not a block") from error
 
 
+def block_time_ms(block: dict[str, Any]) -> int:
+    """Return the time of a JSON-RPC block in milliseconds since the epoch."""
+    return 1_000 * hex_int(block.get("timestamp"))
+
+
 @final
 class RpcReader:
     """Implements ChainReader over one endpoint, and reads balances, allowances and limits."""

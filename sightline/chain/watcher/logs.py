@@ -6,7 +6,7 @@ transfers must equal the change of the balance.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, final
 
 import structlog
@@ -115,6 +115,64 @@ class LogSource:
                 continue
             first = last + 1
         return list(logs.values())
+
+    async def contract_logs(self, watched: Watched, first: int, last: int) -> tuple[int, list[Log]]:
+        """Read the logs of the contract, and of transfers to and from it, in one range of blocks.
+
+        Returns:
+            The last block that was read, which is before `last` if the endpoint answers only for fewer blocks.
+        """
+        contract = address_topic(watched.settlement)
+        while True:
+            through = min(last, first + self._span - 1)
+            span = {"fromBlock": hex(first), "toBlock": hex(through)}
+            queries: list[dict[str, Any]] = [
+                {"address": watched.settlement},
+                {"address": watched.token, "topics": [TRANSFER_TOPIC, None, contract]},
+                {"address": watched.token, "topics": [TRANSFER_TOPIC, contract]},
+            ]
+            answers = await self._rpc.batch([("eth_getLogs", [query | span]) for query in queries])
+            refused = next((answer for answer in answers if isinstance(answer, RpcResponseError)), None)
+            if refused is None:
+                logs = [log_of(entry) for answer in answers for entry in answer]
+                return through, list({(each.block_hash, each.log_index): each for each in logs}.values())
+            if self._span == 1:
+                raise ChainUnavailableError(refused.message) from refused
+            self._span = max(1, self._span // 2)
+
+    async def blocks_of(self, logs: Sequence[Log]) -> dict[int, dict[str, Any]]:
+        """Read the blocks of these logs, by number."""
+        return await self.blocks_at({each.block_number: each.block_hash for each in logs})
+
+    async def blocks_at(self, hashes: Mapping[int, str]) -> dict[int, dict[str, Any]]:
+        """Read blocks by number.
+
+        Raises:
+            ChainUnavailableError: The endpoint has another block of a number than this hash now.
+        """
+        numbers = sorted(hashes)
+        answers = await self._rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
+        for number, block in zip(numbers, answers, strict=True):
+            if not isinstance(block, dict) or str(block.get("hash")).lower() != hashes[number]:
+                raise ChainUnavailableError(f"block {number} is not the one that was read before")
+        return dict(zip(numbers, answers, strict=True))
+
+    async def receipts(self, tx_hashes: Sequence[str], block_hashes: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Read the receipts of transactions in these blocks.
+
+        Raises:
+            ChainUnavailableError: A receipt is missing, or of another block.
+        """
+        found = {str(each["transactionHash"]).lower(): each for each in await self.receipts_if_mined(tx_hashes)}
+        for tx_hash in tx_hashes:
+            if tx_hash not in found or str(found[tx_hash].get("blockHash")).lower() not in block_hashes:
+                raise ChainUnavailableError(f"the receipt of transaction {tx_hash} is not there")
+        return found
+
+    async def receipts_if_mined(self, tx_hashes: Sequence[str]) -> list[dict[str, Any]]:
+        """Read the receipts of those of these transactions that are in a block."""
+        answers = await self._rpc.batch([("eth_getTransactionReceipt", [tx_hash]) for tx_hash in tx_hashes])
+        return [answer for answer in answers if isinstance(answer, dict)]
 
     async def _require_sum(self, watched: Watched, logs: Sequence[Log], start: int, last_hash: str) -> None:
         """Require that old transfers sum up to the change of each balance: a lagging endpoint returns an empty range.

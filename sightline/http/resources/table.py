@@ -14,6 +14,7 @@ from sightline.http.resources.me_auth import MeAndAuth
 from sightline.http.resources.members import MemberResources
 from sightline.http.resources.money.escrow import EscrowResources
 from sightline.http.resources.money.receipts import ReceiptResources
+from sightline.http.resources.money.statements import StatementResources
 from sightline.http.resources.money.usage import UsageResources
 from sightline.http.resources.money.wallet import MoneyResources
 from sightline.http.resources.quotes import QuoteResources
@@ -51,6 +52,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(EscrowResources(services)),
         *routes_of(PaidViewResources(services)),
         *routes_of(UsageResources(services)),
+        *routes_of(StatementResources(services)),
         *routes_of(EventResources(services, slots)),
         *routes_of(StreamTicketResources(services)),
         *routes_of(SignallingResources(services)),

@@ -73,6 +73,14 @@ class AuditQuery(Query):
     limit: Annotated[int, Field(ge=1, le=1000), INTEGER_TEXT] = 1000
 
 
+class JournalQuery(Query):
+    """Which entries of the journal to read, in ascending order."""
+
+    AREA = "admin"
+
+    after: Annotated[int, Field(ge=0), INTEGER_TEXT] = 0
+
+
 def admin_session_json(status: SessionStatus) -> dict[str, object]:
     """Present a session to an administrator: without media URLs and without the consumer's texts."""
     terms = status.terms

@@ -1,5 +1,6 @@
 """Sessions whose amount the escrow contract holds from before their start (FUNDS_POLICY=escrow)."""
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -121,6 +122,11 @@ async def test_a_payer_without_gas_and_allowance_signs_and_the_rest_returns_to_i
         assert [(row["kind"], row["amountMicroUsdc"]) for row in ledger if row["sessionId"] == session["id"]] == [
             ("TRANSFER_IN", str(hold - charged)), ("TRANSFER_OUT", str(hold)),
         ]  # fmt: skip
+        command = [sys.executable, "-m", "sightline.cli", "reconcile", "--json"]
+        data_dir = ["--data-dir", str(server.directory / "data")]
+        compared = await trio.run_process([*command, *data_dir], capture_stdout=True)  # exit code 0
+        books = json.loads(compared.stdout)["books"]
+        assert (books["differences"], books["events"]) == (0, 5), "open, charge, return, and the gas of both"
         assert await server.stop() == 0
 
 

@@ -30,6 +30,7 @@ from tests.chain.endpoint import Forward, Request, Response
 TOKEN = "0x" + "aa" * 20
 SETTLEMENT = "0x" + "cc" * 20
 RELAYER = "0x" + "dd" * 20
+GAS_USED, GAS_PRICE_WEI = 90_000, 10**9
 BALANCE_OF, ALLOWANCE = selector("balanceOf(address)"), selector("allowance(address,address)")
 LIMITS, SPENT_ON_DAY = selector("limits(address)"), selector("spentOnDay(address,uint256)")
 
@@ -53,6 +54,7 @@ class Block:
         return {
             "number": hex(self.number), "hash": self.block_hash, "parentHash": self.parent_hash,
             "logsBloom": "0x" + bloom.to_bytes(256, "big").hex(),
+            "timestamp": hex(1_000 + 12 * self.number),
             "transactions": sorted({log["transactionHash"] for log in self.logs}),
         }  # fmt: skip
 
@@ -151,7 +153,11 @@ class ScriptedNode:
         for block in self._visible:
             logs = [log for log in block.logs if log["transactionHash"] == tx_hash]
             if logs and tx_hash not in self.lost_receipts:
-                place = {"blockHash": self.receipts_from or block.block_hash}
+                place = {
+                    "blockHash": self.receipts_from or block.block_hash, "blockNumber": hex(block.number),
+                    "transactionHash": tx_hash,
+                    "gasUsed": hex(GAS_USED), "effectiveGasPrice": hex(GAS_PRICE_WEI),
+                }  # fmt: skip
                 return place | {"from": self.senders.get(tx_hash, RELAYER), "logs": logs}
         return None
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final, final
 
+from sightline.domain.books.statement import Invoice, Month, WorkspaceStatement
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import (
     DAY_MS,
@@ -16,6 +17,7 @@ from sightline.ports.ledger import (
     LedgerQuery,
     LedgerRow,
     LiveHold,
+    OwnTransaction,
     ReadingState,
     UsageDay,
     UsageSide,
@@ -23,7 +25,7 @@ from sightline.ports.ledger import (
     WrittenOffMeanwhileError,
 )
 from sightline.storage.database.pool import Connection
-from sightline.storage.postgres.money import holds
+from sightline.storage.postgres.money import holds, journal
 from sightline.storage.postgres.money.outbox import CURSOR, block_of
 from sightline.storage.postgres.money.payments import (
     ADD_UNKNOWN,
@@ -35,6 +37,7 @@ from sightline.storage.postgres.money.payments import (
     unknown_columns,
 )
 from sightline.storage.postgres.money.settlements import PostgresOutbox
+from sightline.storage.postgres.money.statements import issue_invoice, read_statement
 
 _USAGE = """
 SELECT composed_at_ms / 86400000 AS day, count(*) AS sessions, sum((payload ->> 'seconds')::bigint) AS seconds,
@@ -246,6 +249,19 @@ class PostgresLedger(PostgresOutbox):
         rows = await self._database.read(lambda connection: connection.fetch("SELECT relayer FROM relayer_key"))
         return frozenset(row["relayer"] for row in rows)
 
+    async def books_read_through(self) -> int | None:
+        """Return the last block whose events are in the journal or wait for finality."""
+        found: int | None = await self._database.read(lambda connection: connection.fetchval(journal.READ_THROUGH))
+        return found
+
+    async def own_transactions(self, tx_hashes: Sequence[str]) -> dict[str, OwnTransaction]:
+        """Return which of these transactions our keys have signed."""
+        return await self._database.read(lambda connection: journal.own_transactions(connection, tx_hashes))
+
+    async def without_entry(self, *, after: str = "", limit: int) -> list[str]:
+        """Return transactions that our keys have signed and whose gas or refund is not in the journal."""
+        return await self._database.read(lambda connection: journal.without_entry(connection, after, limit))
+
     async def mark_checked(self, *, now_ms: int) -> None:
         """Record that every block up to the endpoint's head is applied."""
         await self._execute(_MARK_CHECKED, now_ms, ServerRole.WATCHER)
@@ -261,6 +277,7 @@ class PostgresLedger(PostgresOutbox):
             await _require_cursor(connection, cursor)
             for statement in _VOID:
                 await connection.execute(statement, ancestor.number)
+            await journal.roll_back(connection, ancestor.number, now_ms)
             await _set_cursor(connection, ancestor, now_ms)
 
         await self._database.transact(unit)
@@ -300,6 +317,14 @@ class PostgresLedger(PostgresOutbox):
             UsageDay(row["day"], row["sessions"], int(row["seconds"]), int(row["to_amount"]), int(row["fee_amount"]))
             for row in rows
         ]
+
+    async def statement(self, workspace_id: str, month: Month) -> WorkspaceStatement:
+        """Return what the journal says of a workspace's sessions in a month."""
+        return await self._database.read(lambda connection: read_statement(connection, workspace_id, month))
+
+    async def invoice(self, statement: WorkspaceStatement, *, now_ms: int) -> Invoice:
+        """Return the invoice of a closed month."""
+        return await self._database.transact(lambda connection: issue_invoice(connection, statement, now_ms))
 
     async def take_from_faucet(self, address: str, amount_micro: int, *, daily_max: int, now_ms: int) -> int | None:
         """Count test money for a wallet."""
@@ -361,13 +386,14 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
         await connection.execute(_ADD_EVENTS, *_event_columns(application), now_ms)
     if application.readings:
         await _set_readings(connection, application, now_ms)
+    if application.escrowed:
+        taken = zip(*application.escrowed, strict=True)
+        await connection.execute(_RELEASE_ESCROWED, *(list(column) for column in taken), now_ms)
+    # After the opens: a hold may be opened and closed in these blocks.
     if application.settled:
         hashes = [settled[0] for settled in application.settled]
         numbers = [settled[1] for settled in application.settled]
         await connection.execute(_RELEASE_SETTLED, hashes, numbers, now_ms)
-    if application.escrowed:
-        taken = zip(*application.escrowed, strict=True)
-        await connection.execute(_RELEASE_ESCROWED, *(list(column) for column in taken), now_ms)
     if application.headers:
         headers = application.headers[-HEADERS_KEPT:]
         await connection.execute(
@@ -386,6 +412,7 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
     if hashes and await connection.fetchval(WRITTEN_OFF_MEANWHILE, hashes):
         raise WrittenOffMeanwhileError("a settlement was written off after its payment was read")
     await connection.execute(_CONFIRM, application.confirmed_block, now_ms)
+    await journal.apply(connection, application, now_ms)
 
 
 async def _set_readings(connection: Connection, application: BlockApplication, now_ms: int) -> None:

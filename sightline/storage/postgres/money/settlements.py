@@ -20,6 +20,7 @@ from sightline.ports.ledger import (
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import load
 from sightline.storage.postgres.money.holds import compose_settlement, payload_of
+from sightline.storage.postgres.money.journal import write_off_in_journal
 from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions
 
 _COLUMNS = """
@@ -142,6 +143,7 @@ class PostgresOutbox(PostgresTransactions[SettlementRecord]):
                 return
             if await connection.fetchval(_WRITE_OFF, session_id, reason, now_ms):
                 await connection.execute(_GIVE_UP_HOLD, session_id, now_ms)
+                await write_off_in_journal(connection, session_id, now_ms)
 
         await self._database.transact(unit)
         return await self.settlement(session_id)

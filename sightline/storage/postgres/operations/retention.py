@@ -1,7 +1,7 @@
 """Deletes rows that are no longer needed, in short transactions. docs/ops/database.md: what bounds each table.
 
-Kept for ever, because they are the books: settlements, wallet events, and holds that were charged. A session is deleted
-only when its money is closed: no open hold, and its settlement confirmed and reported.
+Kept for ever, because they are the books: settlements, the journal, wallet events, and holds that were charged. A
+session is deleted only when its money is closed: no open hold, and its settlement confirmed and reported.
 
 A wrong clock must not delete anything. Retention runs only while this machine and Postgres agree to within a day and
 rows of the last day exist. Its own time advances by at most one day a run, so that a wrong clock that stays, with

@@ -29,6 +29,7 @@ from sightline_client.models import (
     MeterEvent,
     MeterEventPage,
     MintedKey,
+    MonthStatement,
     Selected,
     Session,
     SessionPage,
@@ -197,6 +198,11 @@ class Workspaces:
             deviceKind=device_kind,
         )
         return self._transport.change(Workspace, "PATCH", f"/workspaces/{segment(workspace_id)}", body)
+
+    def statement(self, workspace_id: str, month: str) -> MonthStatement:
+        """Read the statement of a month, YYYY-MM in UTC; the first call after the month writes its invoice."""
+        path = f"/workspaces/{segment(workspace_id)}/statements/{segment(month)}"
+        return self._transport.get(MonthStatement, path)
 
     def members(self, workspace_id: str) -> Sequence[Member]:
         """List the members, then the invited wallets."""

@@ -1,10 +1,10 @@
-"""Commands of a consumer: signup, login, request, watch, end, listen, verify, keys, invitations."""
+"""Commands of a consumer: signup, login, request, watch, end, listen, statement, keys, invitations."""
 
 import base64
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,7 +16,7 @@ from sightline_client.commands.options import AsJson, Url
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Event, Sightline
-    from sightline_client.models import MintedKey, Model, Workspace
+    from sightline_client.models import MintedKey, Model, MonthStatement, Workspace
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Watch"
@@ -43,6 +43,22 @@ def _print(value: "Model | dict[str, object]", as_json: bool, text: str) -> None
         typer.echo(json.dumps(value))
     else:
         typer.echo(value.model_dump_json(by_alias=True))
+
+
+def _statement_lines(found: "MonthStatement") -> Iterator[str]:
+    for paid in found.consumer.items:
+        yield f"{paid.settled_at:%F}  {paid.session_id}  charged {paid.charged_micro_usdc.usdc}"
+    for filmed in found.operator.items:
+        yield f"{filmed.settled_at:%F}  {filmed.session_id}  earned {filmed.earned_micro_usdc.usdc}"
+    yield f"{found.month}, {'closed' if found.is_closed else 'open'}, in USDC of a {found.environment} network"
+    charged, earned, invoice = found.consumer.total, found.operator.total, found.consumer.invoice
+    yield f"charged {charged.charged_micro_usdc.usdc} for {charged.sessions} sessions"
+    yield f"returned {charged.returned_micro_usdc.usdc}, refunded {charged.refunded_micro_usdc.usdc}"
+    yield f"earned {earned.earned_micro_usdc.usdc} with {earned.sessions} sessions"
+    credited, waiting = earned.credited_micro_usdc.usdc, earned.waiting_micro_usdc.usdc
+    yield f"paid {earned.paid_micro_usdc.usdc}, credited {credited}, waiting {waiting}"
+    if invoice is not None:
+        yield f"invoice {invoice.number}: {invoice.charged_micro_usdc.usdc}"
 
 
 def _sign_in(sl: "Sightline", slug: str | None) -> str:
@@ -189,6 +205,19 @@ def decline_invitation(invitation_id: str, api: Url = None, as_json: AsJson = Fa
         sl.auth.sign_in(own_wallet())
         declined = sl.auth.decline_invitation(invitation_id)
     _print(declined, as_json, f"Declined: {declined.workspace.slug}")
+
+
+@app.command(rich_help_panel=PANEL)
+def statement(
+    month: Annotated[str, typer.Argument(help="YYYY-MM, in UTC.")], api: Url = None, as_json: AsJson = False
+) -> None:
+    """Print what the key's workspace was charged and earned in a month, and the number of its invoice."""
+    with one_line_errors(), client(api, needs_key=True) as sl:
+        workspace_id = sl.me().workspace_id
+        if workspace_id is None:
+            raise ValueError("the key has no workspace")
+        found = sl.workspaces.statement(workspace_id, month)
+    _print(found, as_json, "\n".join(_statement_lines(found)))
 
 
 @app.command(rich_help_panel=PANEL)
