@@ -152,15 +152,7 @@ class PostgresIdentityStore:
     ) -> bool:
         """Keep a fresh key within the workspace's limit; minters of one workspace wait for each other."""
         row = (
-            record.key_id,
-            record.workspace_id,
-            digest,
-            record.label,
-            record.prefix,
-            record.environment.value,
-            sorted(record.scopes),
-            record.created_at_ms,
-            record.created_by_wallet,
+            *_new_key(record, digest),
             None if record.limits is None else record.limits.per_session,
             None if record.limits is None else record.limits.per_day,
             limit,
@@ -178,20 +170,7 @@ class PostgresIdentityStore:
 
     async def add_view_key(self, record: ApiKeyRecord, digest: bytes) -> bool:
         """Keep the key of a paid view, once."""
-        row = (
-            record.key_id,
-            record.workspace_id,
-            digest,
-            record.label,
-            record.prefix,
-            record.environment.value,
-            sorted(record.scopes),
-            record.created_at_ms,
-            record.created_by_wallet,
-            record.revoked_at_ms,
-            record.grace_ends_at_ms,
-            record.session_id,
-        )
+        row = (*_new_key(record, digest), record.revoked_at_ms, record.grace_ends_at_ms, record.session_id)
 
         async def unit(connection: Connection) -> bool:
             await connection.execute(_ADD_VIEW_KEY, *row)
@@ -359,6 +338,20 @@ def _wallet_session(row: Mapping[str, Any]) -> WalletSession:
         client_ip=row["client_ip"],
         user_agent=row["user_agent"],
         ended_at_ms=row["ended_at_ms"],
+    )
+
+
+def _new_key(record: ApiKeyRecord, digest: bytes) -> tuple[object, ...]:
+    return (
+        record.key_id,
+        record.workspace_id,
+        digest,
+        record.label,
+        record.prefix,
+        record.environment.value,
+        sorted(record.scopes),
+        record.created_at_ms,
+        record.created_by_wallet,
     )
 
 
