@@ -45,6 +45,7 @@ OTHER_LOOPS: Final = {
     "chain/relayer/relayer.py:run": "supervised by run_forever in the chain service",
     "http/resources/events.py:_write": "one request: an error ends the request",
     "http/resources/frames.py:_send_frames": "one request: an error ends the request",
+    "http/resources/x402/purchase.py:_await_wallet": "one request: it ends after WALLET_WAIT_S",
     "http/server/serve.py:_sweep": "touches no store, chain or file",
     "http/server/serve.py:_accept": "catches OSError of accept",
     "storage/postgres/leases.py:_tick": "touches no store, chain or file",
