@@ -277,7 +277,7 @@ def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
     console = Console()
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-demo-"))
     directory.mkdir(parents=True, exist_ok=True)
-    demo = Demo(console, LocalServer(directory, funds_policy="escrow"), frame_path)
+    demo = Demo(console, LocalServer(directory, settings={"SIGHTLINE_FUNDS_POLICY": "escrow"}), frame_path)
     stop_like_ctrl_c()
     try:
         trio.run(partial(demo.run, keep=keep))

@@ -13,13 +13,15 @@ from sightline_client import AsyncSightline
 from sightline_client.commands.signals import stop_like_ctrl_c
 
 FUNDS: Final = 1_000_000_000
+SETTINGS: Final = {"SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK": "true"}
+"""Webhooks can be tried with a program on the same machine."""
 
 
 def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], as_json: bool) -> int:
     """Run until Ctrl-C or SIGTERM. Returns the exit code."""
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-dev-"))
     directory.mkdir(parents=True, exist_ok=True)
-    local = LocalServer(directory, port=port)
+    local = LocalServer(directory, port=port, settings=SETTINGS)
     stop_like_ctrl_c()
     try:
         trio.run(_serve, local, place, as_json)
@@ -35,7 +37,7 @@ async def _serve(local: LocalServer, place: tuple[float, float], as_json: bool) 
     async with local.running() as server:
         wallet = await local.funded_wallet(FUNDS)
         suffix = wallet.address[2:10].lower()
-        consumer = await local.join(wallet, "CONSUMER", f"dev-consumer-{suffix}")
+        consumer = await local.join(wallet, "CONSUMER", f"dev-consumer-{suffix}", scopes=["webhooks:write"])
         operator = await local.join(await local.funded_wallet(FUNDS), "SUPPLIER", f"dev-operator-{suffix}")
         async with AsyncSightline(local.url, operator.key) as api:
             await api.workspaces.update(

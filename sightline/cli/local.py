@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,10 +41,10 @@ class LocalTenant:
 class LocalServer:
     """Programs of one directory: the server, its devices and its faucet. Logs are files of the directory."""
 
-    def __init__(self, directory: Path, *, port: int = 0, funds_policy: str | None = None) -> None:
-        """Args: funds_policy: of the server; None: that of the environment."""
+    def __init__(self, directory: Path, *, port: int = 0, settings: Mapping[str, str] | None = None) -> None:
+        """Args: settings: Variables of the server, beside those of the environment."""
         self.directory = directory
-        self._env = {} if funds_policy is None else {"SIGHTLINE_FUNDS_POLICY": funds_policy}
+        self._env = dict(settings or {})
         self.url = ""
         self._port = port
 
@@ -128,12 +128,12 @@ class LocalServer:
         await chain.approve(wallet, token=config.usdc_address, spender=config.settlement_address, amount=micro_usdc)
         return wallet
 
-    async def join(self, wallet: LocalWallet, role: str, slug: str) -> LocalTenant:
-        """Create a workspace of the wallet, and mint a key with the scopes of its role."""
+    async def join(self, wallet: LocalWallet, role: str, slug: str, *, scopes: Sequence[str] = ()) -> LocalTenant:
+        """Create a workspace of the wallet, and mint a key with the scopes of its role and these."""
         async with AsyncSightline(self.url) as api:
             workspace = await api.workspaces.create(wallet, slug=slug, name=slug, roles=[role])
             await api.auth.sign_in(wallet, workspace_id=workspace.id)
-            minted = await api.keys.mint(workspace.id, label="local", scopes=SCOPES[role])
+            minted = await api.keys.mint(workspace.id, label="local", scopes=[*SCOPES[role], *scopes])
         return LocalTenant(wallet=wallet, workspace_id=workspace.id, key=minted.plaintext)
 
 

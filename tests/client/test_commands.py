@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from queue import Queue
@@ -229,26 +231,49 @@ def test_listen_prints_the_current_state_first(dev: dict[str, Any]) -> None:
     assert (first["event"], first["data"]["roles"]) == ("workspace", ["CONSUMER"])
 
 
-def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any]) -> None:
-    secret = "whsec_" + base64.b64encode(b"k" * 24).decode()
-    wanted = ["session.requested", "session.assigned", "session.live", "session.ended"]
-    got: Queue[dict[str, Any]] = Queue()
+@contextmanager
+def a_program() -> Iterator[tuple[str, "Queue[tuple[bytes, dict[str, str]]]"]]:
+    """Run a program on this machine that takes webhooks: its URL, and the bodies and headers that it got."""
+    calls: Queue[tuple[bytes, dict[str, str]]] = Queue()
 
     class Program(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            got.put(Webhook(secret).verify(body, dict(self.headers)))
+            calls.put((self.rfile.read(int(self.headers["content-length"])), dict(self.headers)))
             self.send_response(204)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
             """Write nothing to stderr."""
 
-    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"], "WEBHOOK_SECRET": secret}
     with HTTPServer(("127.0.0.1", 0), Program) as server:
         serving = Thread(target=server.serve_forever)
         serving.start()
-        url = f"http://127.0.0.1:{server.server_port}/hook"
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/hook", calls
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def test_the_key_of_dev_registers_a_webhook_of_a_local_program(dev: dict[str, Any]) -> None:
+    with a_program() as (url, calls), Sightline(dev["url"], dev["consumerKey"]) as sl:
+        made = sl.webhooks.create(url, event_types=["session.ended"])
+        sl.webhooks.ping(made.id)
+        told = Webhook(made.secret).verify(*calls.get(timeout=60))
+        sl.webhooks.delete(made.id)
+    assert told["type"] == "webhook.ping"
+
+
+def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any]) -> None:
+    secret = "whsec_" + base64.b64encode(b"k" * 24).decode()
+    wanted = ["session.requested", "session.assigned", "session.live", "session.ended"]
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"], "WEBHOOK_SECRET": secret}
+    with a_program() as (url, calls):
+
+        def got() -> dict[str, Any]:
+            found: dict[str, Any] = Webhook(secret).verify(*calls.get(timeout=60))
+            return found
+
         line = [*COMMAND, "listen", "--forward-to", url, "--json"]
         listen = subprocess.Popen(line, env=os.environ | known, stdout=subprocess.PIPE, text=True)
         try:
@@ -256,17 +281,15 @@ def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any])
             assert json.loads(listen.stdout.readline()) == {"url": url, "secret": secret}
             place = (str(dev["lat"]), str(dev["lng"]))
             session = json.loads(sightline(dev, "request", *place, "--json"))
-            seen = [got.get(timeout=60) for _ in wanted[:3]]
+            seen = [got() for _ in wanted[:3]]
             sightline(dev, "end", session["id"])
             while seen[-1]["type"] != "session.ended":  # a slow machine pauses it first
-                seen.append(got.get(timeout=60))
+                seen.append(got())
             printed = [json.loads(listen.stdout.readline()) for _ in seen]
         finally:
             listen.kill()
             listen.wait(10)
             listen.stdout.close()
-            server.shutdown()
-            serving.join()
     assert [each["type"] for each in seen] == [each["type"] for each in printed]
     assert [each["type"] for each in seen if each["type"] in wanted] == wanted
     assert {each["status"] for each in printed} == {204}
