@@ -211,7 +211,6 @@ class FrameTap:
         self._keyframes.polled(now_ms)
         deadline_ms = now_ms + query.wait_ms
         self._waiters += query.after is not None and query.wait_ms > 0
-        forgotten = self._forgotten
         try:
             if query.after is not None:
                 after = query.after
@@ -221,12 +220,17 @@ class FrameTap:
                     if self._now_ms() - self._newest.received_at_ms > query.max_age_ms:
                         reason = FrameMissingReason.STALE
                     return FrameMissing(reason=reason, sequence=self._newest.sequence, is_lost=self._is_lost())
-            picture = await self._fresh_picture(query, deadline_ms)
-            if isinstance(picture, FrameMissing):
-                return replace(picture, is_lost=picture.sequence is not None and self._is_lost())
-            frame = await self._serve(picture, query)
-            # Another publisher took over while the picture was encoded.
-            return frame if forgotten == self._forgotten else FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+            while True:
+                forgotten = self._forgotten
+                picture = await self._fresh_picture(query, deadline_ms)
+                if isinstance(picture, FrameMissing):
+                    return replace(picture, is_lost=picture.sequence is not None and self._is_lost())
+                frame = await self._serve(picture, query)
+                if forgotten == self._forgotten:
+                    return frame
+                # Another publisher has taken over since the picture was chosen: this one is not shown any more.
+                if self._now_ms() >= deadline_ms:
+                    return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
         finally:
             self._waiters -= query.after is not None and query.wait_ms > 0
 

@@ -342,6 +342,23 @@ def test_a_picture_that_is_being_encoded_when_it_is_forgotten_is_not_served():
     on_asyncio(work)
 
 
+def test_a_poll_that_waits_while_another_publisher_takes_over_gets_the_new_picture():
+    async def work(bench: Bench) -> None:
+        first = bench.feed()
+        await bench.get()
+        polling = asyncio.create_task(bench.tap.frame(FrameQuery(after=first.sequence, wait_ms=10_000)))
+        while bench.tap._waiters == 0:  # noqa: ASYNC110  the tap tells nobody that a poll waits
+            await asyncio.sleep(0)
+        bench.tap.forget()
+        bench.gop.clear()
+        newer = bench.feed(key=True)
+        reply = await polling
+        assert isinstance(reply, Frame), reply
+        assert reply.sequence == newer.sequence
+
+    on_asyncio(work)
+
+
 def a_keyframe(width: int, height: int, **sps: int) -> list[bytes]:
     return next(a_group(width, height, 1, **sps))
 
