@@ -205,7 +205,18 @@ def _answers(history: History) -> Iterator[str]:
         if not made.told:
             yield f"never answered: {made.method} {made.path} {made.key}"
         elif made.is_done and any(told != made.told[0] for told in made.told):
-            yield f"another answer to the same key {made.key}: {made.method} {made.path}"
+            yield f"another answer to the same key {made.key}: {made.method} {made.path}: {_what_differs(made.told)}"
+
+
+def _what_differs(told: list[Told]) -> str:
+    """What of the first answer another one has otherwise. Addresses, which may have tokens, are left out."""
+    first = told[0]
+    other = next(each for each in told if each != first)
+    if first.status != other.status:
+        return f"{first.status} and {other.status} {other.detail}"
+    one, two = ({**each.body, **each.body.get("data", {})} for each in (first, other))
+    names = sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name) and name != "data")
+    return ", ".join(name if name.endswith("Url") else f"{name}: {one.get(name)} and {two.get(name)}" for name in names)
 
 
 def _reopened(found: Found, session_id: str) -> int:
