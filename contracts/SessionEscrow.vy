@@ -16,6 +16,10 @@
         I7 A pause stops opens and extensions only.
         I8 Who sends a call changes nothing for a hold, except that captureMany of a meter needs no signature.
         I9 The holds opened and extended under one mandate on one UTC day are at most its maxPerDay.
+        I10 A statement that is not final charges nothing before latestEnd + INTERIM_DELAY, and nobody returns a hold
+            before latestEnd + RECLAIM_DELAY.
+        I11 A meter's signature opens or charges only what it names: terms and payee, or hold, seconds and head, for
+            this contract on this chain. A payee that the terms name is the payee.
 
         latestEnd = openedAt + maxAmount // ratePerSecond.
 
