@@ -1,4 +1,4 @@
-"""Plant bugs in the domain, the chain package and the ledgers, and list those that no test notices.
+"""Plant bugs in the domain, the chain package, the ledgers and the escrow contract, and list those that no test sees.
 
 Usage: python scripts/mutants.py [--group NAME] [--count 300] [--seconds 3600] [--seed 1] [--only TEXT]
 
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import cosmic_ray.plugins
+from contract_mutants import run_contracts
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from mutant_run import Baseline, Host, Mutated, measure, preload, run_imported
@@ -84,6 +85,8 @@ GROUPS: Final[dict[str, Group]] = {
         is_on_postgres=True,
     ),
 }
+CONTRACTS: Final = "contracts"
+"""The group of the Vyper source, which scripts/contract_mutants.py changes."""
 NOT_CHANGES: Final = (
     "core/RemoveDecorator",
     "core/ReplaceComparisonOperator_Is_Eq",
@@ -343,7 +346,7 @@ def serve_postgres(tree: Path) -> Iterator[None]:
 def main() -> int:
     """Run the groups one after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--group", choices=sorted(GROUPS), help="one group; default: all of them")
+    parser.add_argument("--group", choices=sorted([*GROUPS, CONTRACTS]), help="one group; default: all of them")
     parser.add_argument("--count", type=int, default=300, help="mutants to try in each group")
     parser.add_argument("--seconds", type=float, default=3600, help="time for each group")
     parser.add_argument("--seed", type=int, default=1)
@@ -353,10 +356,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="sightline-mutants-") as directory:
         tree = Path(directory)
         copy_tree(tree)
-        for name in [options.group] if options.group else GROUPS:
+        for name in [options.group] if options.group else [*GROUPS, CONTRACTS]:
             sys.stdout.write(f"\n{name}\n")
             started = time.monotonic()
-            if GROUPS[name].is_on_postgres:
+            if name == CONTRACTS:
+                made, tried, killed, survivors = run_contracts(tree, options)
+                score = Score(made, tried, killed, survivors=survivors)
+            elif GROUPS[name].is_on_postgres:
                 with serve_postgres(tree):
                     score = run_group(name, tree, options)
             else:
