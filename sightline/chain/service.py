@@ -31,6 +31,7 @@ from sightline.chain.refunds import Refunds
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import EscrowParts, Relayer
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.chain.rpc.health import EndpointHealth
 from sightline.chain.rpc.proxy import RpcProxy
 from sightline.chain.rpc.reader import RpcReader, hex_int
 from sightline.chain.signer import KeyRefusedError, Signer, require_private_key
@@ -75,7 +76,7 @@ class ChainOptions:
     is_running: bool = False
     """Whether another process runs the embedded chain."""
     rpc_url: str | None = None
-    """JSON-RPC endpoint of an external chain; it requires the next five settings."""
+    """JSON-RPC endpoint of an external chain, or a comma list of several; it requires the next five settings."""
     chain_id: int | None = None
     """Expected chain id of the endpoint. The embedded chain uses it as its own (default 84532001)."""
     usdc_address: str | None = None
@@ -315,6 +316,10 @@ class ChainService:
             round_at_ms=max(relayer.round_at_ms, self._relayer_since_ms), halted_because=relayer.halted_because
         )
 
+    def endpoints(self) -> Sequence[EndpointHealth]:
+        """Health of the endpoints; empty with one, which answers everything."""
+        return [each.health for each in self._rpc.endpoints] if self._rpc.has_several else []
+
     def watcher_status(self) -> WatcherStatus | None:
         """How the watcher is doing; None when it does not run on this server."""
         watcher = self._watcher
@@ -523,7 +528,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         raise KeyRefusedError("the relayer key is not a private key") from error
     require_private_key(signer, key)
     rpc = await stack.enter_async_context(open_rpc(url, RpcOptions(timeout_ms=options.rpc_timeout_ms), ids))
-    chain_id = hex_int(await rpc.call("eth_chainId"))
+    rpc.chain_id = chain_id = hex_int(await rpc.call("eth_chainId"))
     if options.chain_id not in (None, chain_id):
         raise ChainRefusedError(f"the endpoint's chain id is {chain_id}, the settings say {options.chain_id}")
     genesis = await rpc.call("eth_getBlockByNumber", "0x0", False)

@@ -231,7 +231,8 @@ class Settings(BaseModel):
 
     # Chain.
     chain_rpc_url: SecretStr | None = Field(
-        None, description="JSON-RPC URL of an external chain; default: the embedded test chain."
+        None,
+        description="JSON-RPC URL of an external chain, or a comma list of several; default: the embedded test chain.",
     )
     chain_id: int | None = Field(None, ge=1, description="Chain id that the external chain must report.")
     chain_name: str | None = Field(None, description="Name of the chain shown by GET /api/v1/config.")
@@ -499,9 +500,13 @@ class Settings(BaseModel):
     @field_validator("chain_rpc_url")
     @classmethod
     def _check_rpc_url(cls, value: SecretStr | None) -> SecretStr | None:
-        """As `_check_http_url`, for a URL that may hold a key."""
+        """As `_check_http_url`, for a comma list of URLs that may hold keys."""
         if value is not None:
-            check_http_url(value.get_secret_value())
+            urls = [url.strip() for url in value.get_secret_value().split(",")]
+            for url in urls:
+                check_http_url(url)
+            if len(set(urls)) < len(urls):
+                raise ValueError("an endpoint is named twice: two answers of one endpoint prove nothing")
         return value
 
     @field_validator("spicedb_endpoint")
