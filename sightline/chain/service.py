@@ -25,6 +25,7 @@ from sightline.chain.embedded.node import (
 )
 from sightline.chain.escrow import ChainEscrow, Domains
 from sightline.chain.meter import MeterKey
+from sightline.chain.profile import profile_of
 from sightline.chain.reconcile.reconciler import BooksRows, Reconciler
 from sightline.chain.reconcile.source import ChainSource
 from sightline.chain.refunds import Refunds
@@ -92,7 +93,8 @@ class ChainOptions:
     public_rpc_url: str | None = None
     """The rpcUrl that clients receive; without it, the server's own guarded endpoint."""
     depth: int | None = None
-    """Number of blocks above a block before it counts as confirmed. Default 0 on the embedded chain, 2 elsewhere."""
+    """Number of blocks above a block before it counts as confirmed. Default 0 on the embedded chain, elsewhere by the
+    chain's profile, 2 without one."""
     poll_ms: int | None = None
     """Polling interval. Default 200 on the embedded chain, 2000 elsewhere."""
     platform_fee_bps: int = 0
@@ -540,6 +542,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         usdc_address=usdc.lower(),
         settlement_address=settlement.lower(),
     )
+    profile = profile_of(chain_id)
     return Endpoint(
         rpc=rpc,
         url=url,
@@ -547,8 +550,8 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         signer=signer,
         meter=_external_meter(options, signer, identity) if options.is_escrow else None,
         refund_signer=None if options.refund_key is None else Signer(options.refund_key),
-        chain_name=options.chain_name or f"Chain {chain_id}",
-        depth=2 if options.depth is None else options.depth,
+        chain_name=options.chain_name or profile.name or f"Chain {chain_id}",
+        depth=profile.depth if options.depth is None else options.depth,
         poll_ms=options.poll_ms or 2_000,
         capture_window_ms=10_000 if options.capture_window_ms is None else options.capture_window_ms,
         faucet=None,

@@ -272,7 +272,10 @@ class Settings(BaseModel):
         600, ge=0, description="Sessions without a charge are settled together, at most this often, in seconds."
     )
     chain_confirmations: int | None = Field(
-        None, ge=0, description="Blocks on top of a settlement before it is CONFIRMED; default: 0 embedded, 2 external."
+        None,
+        ge=0,
+        description="Blocks on top of a settlement before it is CONFIRMED; default: embedded 0, external 5 on Base "
+        "Sepolia, OP Sepolia and Sepolia, else 2.",
     )
 
     # Video.
