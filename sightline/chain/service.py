@@ -106,6 +106,8 @@ class ChainOptions:
     rpc_timeout_ms: int = 5_000
     is_escrow: bool = False
     """Whether sessions are held and settled by SessionEscrow, in place of SessionSettlement."""
+    unpaid_opens_max: int = 0
+    """Holds of a payer in 24 hours that may end without a charge; 0: no limit."""
     meter_key: bytes | None = None
     """Private key of the meter; required with is_escrow on an external chain. It must not be the relayer's."""
     capture_window_ms: int | None = None
@@ -416,6 +418,7 @@ async def open_chain(
             escrow = ChainEscrow(
                 holds.all, holds.mandates, meter, reader, domains, clock=clock,
                 own_addresses=await _own_addresses(reader, endpoint, settlement),
+                unpaid_opens_max=options.unpaid_opens_max,
             )  # fmt: skip
             parts = EscrowParts(openings=holds.relayer, meter=meter, on_round=escrow.on_round)
         make_relayer = partial(

@@ -404,6 +404,12 @@ class Settings(BaseModel):
         description="Open sessions of one wallet that does not cover their holds, while FUNDS_POLICY is advisory. "
         "0: no limit.",
     )
+    unpaid_opens_max: int = Field(
+        10,
+        ge=0,
+        description="With FUNDS_POLICY=escrow: sessions of one payer in 24 hours that may be opened on the chain and "
+        "end without a charge, since the service pays their gas. 0: no limit.",
+    )
     base_rate_micro_usdc: int = Field(1000, ge=1, description="Base price of one second in micro-USDC.")
     platform_fee_bps: int = Field(
         1500, ge=0, le=3000, description="Platform fee on each charge, in basis points (1500 is 15 %)."
