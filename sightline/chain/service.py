@@ -321,8 +321,8 @@ class ChainService:
         )
 
     def endpoints(self) -> Sequence[EndpointHealth]:
-        """Health of the endpoints; empty with one, which answers everything."""
-        return [each.health for each in self._rpc.endpoints] if self._rpc.has_several else []
+        """Health of the endpoints. A single one is never left out."""
+        return [each.health for each in self._rpc.endpoints]
 
     def watcher_status(self) -> WatcherStatus | None:
         """How the watcher is doing; None when it does not run on this server."""

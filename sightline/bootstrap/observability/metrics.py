@@ -176,20 +176,15 @@ def _chain(core: Core) -> Iterator[MetricFamily]:
         yield MetricFamily("chain_lag_blocks", "Blocks that the watcher has not read", watcher.lag_blocks)
         yield MetricFamily("chain_watcher_failures", "Failed rounds of the watcher in a row", watcher.failures)
     endpoints = core.chain.endpoints()
-    if endpoints:
-        yield MetricFamily(
-            "chain_endpoint_up", "1 while the RPC endpoint answers reads; 0: it is left out, or lags",
-            {(each.name,): int(not (each.is_left_out or each.is_lagging)) for each in endpoints}, ("endpoint",),
-        )  # fmt: skip
-        yield MetricFamily(
-            "chain_endpoint_head_block", "Newest block of the RPC endpoint",
-            {(each.name,): each.head for each in endpoints if each.head is not None}, ("endpoint",),
-        )  # fmt: skip
-        yield MetricFamily(
-            "chain_endpoint_faults_total", "Faults of the RPC endpoint",
-            {(each.name, fault.value): each.faults[fault] for each in endpoints for fault in EndpointFault},
-            ("endpoint", "fault"), is_counter=True,
-        )  # fmt: skip
+    yield MetricFamily(
+        "chain_endpoint_up", "1 while the RPC endpoint answers reads; 0: it is left out, or lags",
+        {(each.name,): int(not (each.is_left_out or each.is_lagging)) for each in endpoints}, ("endpoint",),
+    )  # fmt: skip
+    yield MetricFamily(
+        "chain_endpoint_faults_total", "Faults of the RPC endpoint",
+        {(each.name, fault.value): each.faults[fault] for each in endpoints for fault in EndpointFault},
+        ("endpoint", "fault"), is_counter=True,
+    )  # fmt: skip
     if rounds:
         is_halted = any(each is not None and each.halted_because is not None for each in (relayer, watcher))
         yield MetricFamily("chain_halted", "1 when relayer or watcher have halted", int(is_halted))

@@ -8,7 +8,7 @@ from typing import Final, Generic, NamedTuple, final
 
 import structlog
 
-from sightline.chain.relayer.inclusion import Included, agreed, look
+from sightline.chain.relayer.inclusion import Included, agreed, look, look_for_all
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.resubmission import REORGANISED, Resubmission
 from sightline.chain.relayer.sender import Sender
@@ -97,7 +97,7 @@ class Confirmation(Generic[RecordT]):
         records = await self._outbox.in_flight(limit=self._options.in_flight_max)
         if not records:
             return None
-        sighting = await look(self._work, self._relayer, records)
+        sighting = await look_for_all(self._work, self._relayer, records)
         final = await agreed(self._work, self._relayer, records, sighting.found, depth=self._options.depth)
         missing: list[RecordT] = []
         for record in records:

@@ -98,6 +98,22 @@ async def look(work: OutboxWork[RecordT], relayer: str, records: Sequence[Record
     return Sighting(head=head, head_number=head_number, mined_nonce=hex_int(nonce), found=found)
 
 
+async def look_for_all(work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT]) -> Sighting:
+    """Look up rows like `look`; ask the other endpoints for those whose nonce is used and whose receipt is missing."""
+    sighting = await look(work, relayer, records)
+    lost = [
+        record
+        for record in records
+        if record.session_id not in sighting.found
+        and record.attempts
+        and record.attempts[-1].nonce < sighting.mined_nonce
+    ]
+    if lost and work.rpc.has_several:
+        for other in (await _ask_all(work, relayer, lost)).values():
+            sighting.found.update(other.found)
+    return sighting
+
+
 async def agreed(
     work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT], found: Mapping[str, Included], *, depth: int
 ) -> frozenset[str]:
@@ -109,11 +125,21 @@ async def agreed(
     deep = [record for record in records if record.session_id in found and found[record.session_id].depth >= depth]
     if not deep or not work.rpc.has_several:
         return frozenset(record.session_id for record in deep)
+    sightings = await _ask_all(work, relayer, deep)
+    return frozenset(
+        record.session_id
+        for record in deep
+        if _is_agreed(record.session_id, found[record.session_id], sightings, depth)
+    )
+
+
+async def _ask_all(work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT]) -> dict[RpcEndpoint, Sighting]:
+    """Look up rows at every endpoint; those that do not answer in time are left out."""
     sightings: dict[RpcEndpoint, Sighting] = {}
 
     async def ask_one(endpoint: RpcEndpoint) -> None:
         try:
-            sightings[endpoint] = await look(work, relayer, deep, endpoint.batch)
+            sightings[endpoint] = await look(work, relayer, records, endpoint.batch)
         except ChainUnavailableError as error:
             endpoint.health.leave_out(EndpointFault.UNREACHABLE, str(error))
 
@@ -121,11 +147,7 @@ async def agreed(
         nursery.cancel_scope.deadline = trio.current_time() + SECOND_OPINION_S
         for endpoint in work.rpc.endpoints:
             nursery.start_soon(ask_one, endpoint)
-    return frozenset(
-        record.session_id
-        for record in deep
-        if _is_agreed(record.session_id, found[record.session_id], sightings, depth)
-    )
+    return sightings
 
 
 def _is_agreed(session_id: str, ours: Included, sightings: Mapping[RpcEndpoint, Sighting], depth: int) -> bool:

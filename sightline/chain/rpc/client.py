@@ -311,7 +311,11 @@ class JsonRpc:
         """
         endpoints = self._in_turn()
         if not self.has_several:
-            return await ask(endpoints[0])
+            try:
+                return await ask(endpoints[0])
+            except ChainUnavailableError:
+                endpoints[0].health.faults[EndpointFault.UNREACHABLE] += 1
+                raise
         race = _Race(ask)
         async with trio.open_nursery() as nursery:
             for endpoint in endpoints:
