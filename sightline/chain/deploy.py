@@ -22,12 +22,12 @@ from sightline.chain.contracts.escrow import escrow_constructor
 from sightline.chain.contracts.messages import NOBODY
 from sightline.chain.contracts.terms import ADMIN_DELAY_S, MAX_RATE_MICRO, SESSION_CAP_MICRO
 from sightline.chain.fees import suggested
+from sightline.chain.profile import MAINNETS
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_int
 from sightline.chain.signer import Signer, read_keystore, require_private_key
 from sightline.system.ids import SystemIds
 
-MAINNETS: Final = frozenset({1, 10, 56, 100, 137, 8453, 42161, 43114, 59144})
 POLL_S: Final = 1.0
 PATIENCE_S: Final = 300.0
 

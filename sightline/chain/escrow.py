@@ -1,5 +1,6 @@
 """Opens holds for sessions that start, and signs statements of the meter."""
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -36,7 +37,7 @@ from sightline.ports.escrow import (
     OpeningOutbox,
     SignedStatement,
 )
-from sightline.ports.ledger import SettlementState
+from sightline.ports.ledger import DAY_MS, SettlementState
 from sightline.system.keccak import session_id_hash
 
 OPEN_WAIT_S: Final = 12.0
@@ -72,9 +73,15 @@ class ChainEscrow:
 
     def __init__(
         self, openings: OpeningOutbox, mandates: Mandates, meter: Meter, reader: ChainReader, domains: Domains,
-        *, clock: Clock, own_addresses: Collection[str] = (),
+        *, clock: Clock, own_addresses: Collection[str] = (), unpaid_opens_max: int = 0,
     ) -> None:  # fmt: skip
-        """`own_addresses`: of the service's accounts, which never pay for a session."""
+        """Create it.
+
+        Args:
+            own_addresses: Of the service's accounts, which never pay for a session.
+            unpaid_opens_max: Holds of a payer in 24 hours that may end without a charge; 0: no limit.
+        """
+        self._unpaid_opens_max = unpaid_opens_max
         self._openings = openings
         self.mandates = mandates
         self._meter = meter
@@ -127,6 +134,7 @@ class ChainEscrow:
         """Refuse a session whose consent the contract would refuse."""
         consent = terms.consent
         assert consent is not None, "the caller has looked for a consent"
+        await self._require_gas_budget(terms.payer_address.lower())
         if consent.exact is not None:
             return  # it names no session, and was checked when it was paid
         start_by_ms = terms.wait_deadline_ms + START_RESERVE_MS
@@ -161,7 +169,25 @@ class ChainEscrow:
             await self._reader.call(token.contract, transfer_data(transfer, signature), gas_cap=TRANSFER_GAS)
         except CallRevertedError as error:
             return error.reason
+        await self._require_gas_budget(payer)  # last: only the payer itself is told
         return None
+
+    async def _require_gas_budget(self, payer: str) -> None:
+        """Refuse a payer whose holds have used up the gas that the service pays: they ended without a charge."""
+        if not self._unpaid_opens_max:
+            return
+        now_ms = self._clock.now_ms()
+        asked_at_ms = await self._openings.unpaid(payer, since_ms=now_ms - DAY_MS, limit=self._unpaid_opens_max)
+        if len(asked_at_ms) >= self._unpaid_opens_max:
+            wait_ms = max(SECOND_MS, asked_at_ms[-1] + DAY_MS - now_ms)
+            raise RefusedError(
+                Refusal(
+                    Code.RATE_LIMITED, "session:gasBudget",
+                    f"{self._unpaid_opens_max} sessions of this payer in 24 hours were opened on the chain and ended "
+                    "without a charge. The service pays their gas, and opens no more until one of them is a day old",
+                    retry_after_s=math.ceil(wait_ms / SECOND_MS),
+                )
+            )  # fmt: skip
 
     async def _require_signed(self, payer: str, digest: bytes, signature: str) -> None:
         """Require the payer's key, or an account with code, whose signature the contract itself checks (ERC-1271)."""

@@ -25,12 +25,14 @@ from sightline.chain.embedded.node import (
 )
 from sightline.chain.escrow import ChainEscrow, Domains
 from sightline.chain.meter import MeterKey
+from sightline.chain.profile import profile_of
 from sightline.chain.reconcile.reconciler import BooksRows, Reconciler
 from sightline.chain.reconcile.source import ChainSource
 from sightline.chain.refunds import Refunds
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import EscrowParts, Relayer
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
+from sightline.chain.rpc.health import EndpointHealth
 from sightline.chain.rpc.proxy import RpcProxy
 from sightline.chain.rpc.reader import RpcReader, hex_int
 from sightline.chain.signer import KeyRefusedError, Signer, require_private_key
@@ -75,7 +77,7 @@ class ChainOptions:
     is_running: bool = False
     """Whether another process runs the embedded chain."""
     rpc_url: str | None = None
-    """JSON-RPC endpoint of an external chain; it requires the next five settings."""
+    """JSON-RPC endpoint of an external chain, or a comma list of several; it requires the next five settings."""
     chain_id: int | None = None
     """Expected chain id of the endpoint. The embedded chain uses it as its own (default 84532001)."""
     usdc_address: str | None = None
@@ -91,7 +93,8 @@ class ChainOptions:
     public_rpc_url: str | None = None
     """The rpcUrl that clients receive; without it, the server's own guarded endpoint."""
     depth: int | None = None
-    """Number of blocks above a block before it counts as confirmed. Default 0 on the embedded chain, 2 elsewhere."""
+    """Number of blocks above a block before it counts as confirmed. Default 0 on the embedded chain, elsewhere by the
+    chain's profile, 2 without one."""
     poll_ms: int | None = None
     """Polling interval. Default 200 on the embedded chain, 2000 elsewhere."""
     platform_fee_bps: int = 0
@@ -103,6 +106,8 @@ class ChainOptions:
     rpc_timeout_ms: int = 5_000
     is_escrow: bool = False
     """Whether sessions are held and settled by SessionEscrow, in place of SessionSettlement."""
+    unpaid_opens_max: int = 0
+    """Holds of a payer in 24 hours that may end without a charge; 0: no limit."""
     meter_key: bytes | None = None
     """Private key of the meter; required with is_escrow on an external chain. It must not be the relayer's."""
     capture_window_ms: int | None = None
@@ -315,6 +320,10 @@ class ChainService:
             round_at_ms=max(relayer.round_at_ms, self._relayer_since_ms), halted_because=relayer.halted_because
         )
 
+    def endpoints(self) -> Sequence[EndpointHealth]:
+        """Health of the endpoints. A single one is never left out."""
+        return [each.health for each in self._rpc.endpoints]
+
     def watcher_status(self) -> WatcherStatus | None:
         """How the watcher is doing; None when it does not run on this server."""
         watcher = self._watcher
@@ -409,6 +418,7 @@ async def open_chain(
             escrow = ChainEscrow(
                 holds.all, holds.mandates, meter, reader, domains, clock=clock,
                 own_addresses=await _own_addresses(reader, endpoint, settlement),
+                unpaid_opens_max=options.unpaid_opens_max,
             )  # fmt: skip
             parts = EscrowParts(openings=holds.relayer, meter=meter, on_round=escrow.on_round)
         make_relayer = partial(
@@ -523,7 +533,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         raise KeyRefusedError("the relayer key is not a private key") from error
     require_private_key(signer, key)
     rpc = await stack.enter_async_context(open_rpc(url, RpcOptions(timeout_ms=options.rpc_timeout_ms), ids))
-    chain_id = hex_int(await rpc.call("eth_chainId"))
+    rpc.chain_id = chain_id = hex_int(await rpc.call("eth_chainId"))
     if options.chain_id not in (None, chain_id):
         raise ChainRefusedError(f"the endpoint's chain id is {chain_id}, the settings say {options.chain_id}")
     genesis = await rpc.call("eth_getBlockByNumber", "0x0", False)
@@ -535,6 +545,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         usdc_address=usdc.lower(),
         settlement_address=settlement.lower(),
     )
+    profile = profile_of(chain_id)
     return Endpoint(
         rpc=rpc,
         url=url,
@@ -542,8 +553,8 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         signer=signer,
         meter=_external_meter(options, signer, identity) if options.is_escrow else None,
         refund_signer=None if options.refund_key is None else Signer(options.refund_key),
-        chain_name=options.chain_name or f"Chain {chain_id}",
-        depth=2 if options.depth is None else options.depth,
+        chain_name=options.chain_name or profile.name or f"Chain {chain_id}",
+        depth=profile.depth if options.depth is None else options.depth,
         poll_ms=options.poll_ms or 2_000,
         capture_window_ms=10_000 if options.capture_window_ms is None else options.capture_window_ms,
         faucet=None,

@@ -231,7 +231,8 @@ class Settings(BaseModel):
 
     # Chain.
     chain_rpc_url: SecretStr | None = Field(
-        None, description="JSON-RPC URL of an external chain; default: the embedded test chain."
+        None,
+        description="JSON-RPC URL of an external chain, or a comma list of several; default: the embedded test chain.",
     )
     chain_id: int | None = Field(None, ge=1, description="Chain id that the external chain must report.")
     chain_name: str | None = Field(None, description="Name of the chain shown by GET /api/v1/config.")
@@ -271,7 +272,10 @@ class Settings(BaseModel):
         600, ge=0, description="Sessions without a charge are settled together, at most this often, in seconds."
     )
     chain_confirmations: int | None = Field(
-        None, ge=0, description="Blocks on top of a settlement before it is CONFIRMED; default: 0 embedded, 2 external."
+        None,
+        ge=0,
+        description="Blocks on top of a settlement before it is CONFIRMED; default: embedded 0, external 5 on Base "
+        "Sepolia, OP Sepolia and Sepolia, else 2.",
     )
 
     # Video.
@@ -400,6 +404,12 @@ class Settings(BaseModel):
         description="Open sessions of one wallet that does not cover their holds, while FUNDS_POLICY is advisory. "
         "0: no limit.",
     )
+    unpaid_opens_max: int = Field(
+        10,
+        ge=0,
+        description="With FUNDS_POLICY=escrow: sessions of one payer in 24 hours that may be opened on the chain and "
+        "end without a charge, since the service pays their gas. 0: no limit.",
+    )
     base_rate_micro_usdc: int = Field(1000, ge=1, description="Base price of one second in micro-USDC.")
     platform_fee_bps: int = Field(
         1500, ge=0, le=3000, description="Platform fee on each charge, in basis points (1500 is 15 %)."
@@ -499,9 +509,13 @@ class Settings(BaseModel):
     @field_validator("chain_rpc_url")
     @classmethod
     def _check_rpc_url(cls, value: SecretStr | None) -> SecretStr | None:
-        """As `_check_http_url`, for a URL that may hold a key."""
+        """As `_check_http_url`, for a comma list of URLs that may hold keys."""
         if value is not None:
-            check_http_url(value.get_secret_value())
+            urls = [url.strip() for url in value.get_secret_value().split(",")]
+            for url in urls:
+                check_http_url(url)
+            if len(set(urls)) < len(urls):
+                raise ValueError("an endpoint is named twice: two answers of one endpoint prove nothing")
         return value
 
     @field_validator("spicedb_endpoint")

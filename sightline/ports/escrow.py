@@ -48,6 +48,15 @@ class OpeningOutbox(TransactionOutbox[HoldOpening], Protocol):
         """
         ...
 
+    async def unpaid(self, payer: str, *, since_ms: int, limit: int) -> list[int]:
+        """Return when the newest holds of a payer were asked for that cost gas and ended without a charge.
+
+        Args:
+            payer: Lower-case address.
+            since_ms: Holds that were asked for earlier are left out.
+        """
+        ...
+
     async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:
         """Return the recorded sessions, by which a hold is checked before it is signed."""
         ...
@@ -146,6 +155,7 @@ class Escrow(Protocol):
         Checks the payer, its signature, whether the authorization is unused, and the payer's balance.
 
         Raises:
+            RefusedError: RATE_LIMITED: the payer's budget of sponsored gas is used up.
             ChainUnavailableError: The chain does not answer.
         """
         ...
@@ -182,6 +192,7 @@ class Escrow(Protocol):
 
         Raises:
             RefusedError: The signature is not the payer's, or the hold could not be opened for long enough.
+                RATE_LIMITED: the payer's budget of sponsored gas is used up.
             ChainUnavailableError: The chain does not answer.
         """
         ...

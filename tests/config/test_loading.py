@@ -162,6 +162,8 @@ WRONG_ADDRESSES: Final = (
     *(("NATS_URL", "http://hunter2@one"), ("NATS_URL", "nats://hunter2@one:99999"), ("NATS_URL", "nats://300.1.1.1")),
     *(("SPICEDB_ENDPOINT", "http://spicedb:50051"), ("SPICEDB_ENDPOINT", "spicedb")),
     *(("CHAIN_RPC_URL", "rpc.example.com/hunter2"), ("CHAIN_PUBLIC_RPC_URL", "rpc.example.com"), ("CHAIN_ID", "0")),
+    ("CHAIN_RPC_URL", "http://one.example,two.example/hunter2"),
+    ("CHAIN_RPC_URL", "http://one.example/hunter2, http://one.example/hunter2"),
     *(("CHAIN_EXPLORER_URL", "javascript:alert(1)"), ("CHAIN_USDC_ADDRESS", "usdc")),
     *(("CHAIN_SETTLEMENT_ADDRESS", "0x1234"), ("MAP_TILES_URL", "tiles.example.org")),
     *(("VIDEO_MEDIAMTX_URL", "localhost:8889"), ("VIDEO_MEDIAMTX_API_URL", "http://:9997")),

@@ -1,13 +1,12 @@
 """The `doctor` command: checks the host, the settings and the services that a server needs. Changes nothing."""
 
-import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Final
 
 import trio
 
+from sightline.bootstrap.maintenance.chain_checks import check_chain, print_findings
 from sightline.bootstrap.maintenance.findings import HostFinding, Level, failed, warning
 from sightline.bootstrap.maintenance.host_checks import (
     check_data_directory,
@@ -16,7 +15,7 @@ from sightline.bootstrap.maintenance.host_checks import (
     check_tls,
     check_udp,
 )
-from sightline.bootstrap.maintenance.service_checks import check_chain, check_database, check_nats
+from sightline.bootstrap.maintenance.service_checks import check_database, check_nats
 from sightline.bootstrap.options.frame_signing import SIGNING_REMEDY, signing_problem
 from sightline.config import Settings
 from sightline.system.clock import SystemClock
@@ -29,12 +28,7 @@ EXIT_FAILED: Final = 1
 def run_doctor(settings: Settings, *, as_json: bool, say: Callable[[str], None]) -> int:
     """Print one line per check. Returns the exit code: 1 if a check failed, else 0."""
     findings = trio.run(examine, settings)
-    if as_json:
-        say(json.dumps([asdict(finding) for finding in findings], indent=2))
-    else:
-        for finding in findings:
-            remedy = f". {finding.remedy}." if finding.remedy else ""
-            say(f"{finding.level:<8} {finding.check:<15} {finding.detail}{remedy}")
+    print_findings(findings, as_json=as_json, say=say)
     return EXIT_FAILED if any(finding.level is Level.FAILED for finding in findings) else 0
 
 
@@ -49,7 +43,7 @@ async def examine(settings: Settings) -> Sequence[HostFinding]:
     findings += check_tls(settings, clock)
     findings += await trio.to_thread.run_sync(lambda: list(check_udp(settings, is_running=is_running)))
     findings += [finding async for finding in check_database(settings, clock, is_running=is_running)]
-    findings += [finding async for finding in check_chain(settings, SystemIds())]
+    findings += [finding async for finding in check_chain(settings, clock, SystemIds())]
     findings += check_nats(settings)
     problem = signing_problem(settings)
     if problem is not None:

@@ -1,6 +1,5 @@
-"""Checks of database and chain for `sightline doctor`."""
+"""Checks of database and NATS for `sightline doctor`."""
 
-import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
@@ -9,16 +8,10 @@ import trio
 from sightline.bootstrap.database_mark import read_mark
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
 from sightline.bootstrap.membership.bus import NATS_ADVICE, unprotected_nats
-from sightline.bootstrap.options.core import relayer_key
 from sightline.bootstrap.start_errors import StartError
-from sightline.chain.embedded.copy import open_chain_snapshot
-from sightline.chain.rpc.client import RpcOptions, RpcResponseError, open_rpc
-from sightline.chain.rpc.reader import hex_int
-from sightline.chain.signer import KeyRefusedError, Signer
 from sightline.config import Settings
-from sightline.domain.errors import ChainUnavailableError, SightlineError
+from sightline.domain.errors import SightlineError
 from sightline.ports.clock import Clock
-from sightline.ports.ids import Ids
 from sightline.storage.database.bridge import DatabaseOptions, open_database
 from sightline.storage.database.history import read_position
 from sightline.storage.database.migrate import known_migrations
@@ -30,7 +23,6 @@ VERSION_MIN: Final = 15
 CLOCK_WARNING_S: Final = 2.0
 CLOCK_FAILED_S: Final = 60.0
 DATABASE_TIMEOUT_S: Final = 10.0
-CHAIN_TIMEOUT_MS: Final = 5_000
 FACTS: Final = """
 SELECT current_setting('server_version_num')::int / 10000, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
   current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
@@ -127,55 +119,3 @@ def clock_finding(before_ms: int, database_ms: int, after_ms: int) -> HostFindin
     if off_s > CLOCK_WARNING_S:
         return warning("clock", detail, "Run NTP on both machines")
     return ok("clock", detail)
-
-
-async def check_chain(settings: Settings, ids: Ids) -> AsyncIterator[HostFinding]:
-    """Check the embedded chain's file, or the external endpoint, its contracts and the relayer's native coin."""
-    if settings.chain_rpc_url is None:
-        for finding in _check_chain_file(settings):
-            yield finding
-        return
-    url = settings.chain_rpc_url.get_secret_value()
-    try:
-        key = relayer_key(settings)
-        assert key is not None, "Settings has checked it"
-        relayer = Signer(key).address
-    except (KeyRefusedError, ValueError) as error:
-        yield failed("relayer", str(error), "Correct SIGHTLINE_CHAIN_RELAYER_KEY or _KEYSTORE")
-        return
-    try:
-        async with open_rpc(url, RpcOptions(timeout_ms=CHAIN_TIMEOUT_MS), ids) as rpc:
-            chain_id, usdc, settlement, balance = await rpc.batch(
-                [
-                    ("eth_chainId", []),
-                    ("eth_getCode", [settings.chain_usdc_address, "latest"]),
-                    ("eth_getCode", [settings.chain_settlement_address, "latest"]),
-                    ("eth_getBalance", [relayer, "latest"]),
-                ]
-            )
-    except (ChainUnavailableError, OSError, ValueError) as error:
-        yield failed("chain", f"no answer: {error}", "Correct SIGHTLINE_CHAIN_RPC_URL")
-        return
-    if isinstance(chain_id, RpcResponseError) or hex_int(chain_id) != settings.chain_id:
-        yield failed("chain", f"the endpoint's chain id is {chain_id}", f"SIGHTLINE_CHAIN_ID is {settings.chain_id}")
-    else:
-        yield ok("chain", f"chain {settings.chain_id} answers")
-    for name, code in (("USDC", usdc), ("SETTLEMENT", settlement)):
-        if isinstance(code, RpcResponseError) or code in ("0x", "", None):
-            yield failed("contracts", f"no contract at the {name} address", f"Correct SIGHTLINE_CHAIN_{name}_ADDRESS")
-    if isinstance(balance, RpcResponseError) or hex_int(balance) == 0:
-        yield failed("relayer", f"{relayer} has no native coin", "Send some to it: settlements cannot be sent")
-    else:
-        yield ok("relayer", f"{relayer} has native coin")
-
-
-def _check_chain_file(settings: Settings) -> Iterator[HostFinding]:
-    path = settings.data_dir.resolve() / "chain" / "chain.sqlite"
-    if not path.exists():
-        yield ok("chain", "embedded; the first start creates it")
-        return
-    try:
-        with open_chain_snapshot(path) as chain:
-            yield ok("chain", f"embedded; block {chain.head}")
-    except (OSError, sqlite3.Error) as error:
-        yield failed("chain", f"{path}: {error}", "Restore it from a backup")

@@ -9,6 +9,7 @@ from sightline.bootstrap.core import Core
 from sightline.bootstrap.observability.host_metrics import host_metrics
 from sightline.bootstrap.observability.readiness import Readiness
 from sightline.bootstrap.observability.self_report import LoopDelay
+from sightline.chain.rpc.health import EndpointFault
 from sightline.http.metrics import MetricFamily
 from sightline.ports.leases import ServerRole
 from sightline.ports.store import SHARDS
@@ -174,6 +175,16 @@ def _chain(core: Core) -> Iterator[MetricFamily]:
         yield MetricFamily("chain_head_block", "Newest block of the endpoint", watcher.head_number)
         yield MetricFamily("chain_lag_blocks", "Blocks that the watcher has not read", watcher.lag_blocks)
         yield MetricFamily("chain_watcher_failures", "Failed rounds of the watcher in a row", watcher.failures)
+    endpoints = core.chain.endpoints()
+    yield MetricFamily(
+        "chain_endpoint_up", "1 while the RPC endpoint answers reads; 0: it is left out, or lags",
+        {(each.name,): int(not (each.is_left_out or each.is_lagging)) for each in endpoints}, ("endpoint",),
+    )  # fmt: skip
+    yield MetricFamily(
+        "chain_endpoint_faults_total", "Faults of the RPC endpoint",
+        {(each.name, fault.value): each.faults[fault] for each in endpoints for fault in EndpointFault},
+        ("endpoint", "fault"), is_counter=True,
+    )  # fmt: skip
     if rounds:
         is_halted = any(each is not None and each.halted_because is not None for each in (relayer, watcher))
         yield MetricFamily("chain_halted", "1 when relayer or watcher have halted", int(is_halted))

@@ -75,6 +75,7 @@ def chain_options(settings: Settings, public_url: str, *, is_running: bool = Fal
         refund_key=refund_key(settings),
         is_escrow=settings.funds_policy == "escrow",
         meter_key=meter_key(settings),
+        unpaid_opens_max=settings.unpaid_opens_max,
         start_block=settings.chain_start_block,
         chain_name=settings.chain_name,
         explorer_url=settings.chain_explorer_url or public_url,

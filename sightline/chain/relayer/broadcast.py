@@ -4,17 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from sightline.chain.rpc.client import JsonRpc, RpcResponseError
+from sightline.chain.rpc.client import JsonRpc, RpcResponseError, is_perhaps_sent
 from sightline.ports.ledger import Attempt
 
 FEES_TOO_LOW: Final = "the node wants higher fees"
 
-# Error texts with which nodes say that they already know this transaction or another one with its nonce. The
-# transaction may still be mined, so the relayer must look for it.
-_PERHAPS_SENT: Final = (
-    "already known", "known transaction", "already imported", "nonce too low", "replacement transaction underpriced",
-    "already exists", "already in mempool",
-)  # fmt: skip
+# Error texts with which nodes ask for higher fees.
 _FEE_TOO_LOW: Final = ("less than block base fee", "transaction underpriced", "fee too low", "max fee per gas")
 
 
@@ -38,14 +33,10 @@ async def broadcast(rpc: JsonRpc, attempts: Sequence[Attempt]) -> Answers:
     taken: list[str] = []
     refused: list[tuple[Attempt, str]] = []
     for attempt, answer in zip(ordered, answers, strict=True):
-        if not isinstance(answer, RpcResponseError) or _is_any(answer.message, _PERHAPS_SENT):
+        if not isinstance(answer, RpcResponseError) or is_perhaps_sent(answer):
             taken.append(attempt.tx_hash)
-        elif _is_any(answer.message, _FEE_TOO_LOW):
+        elif any(text in answer.message.lower() for text in _FEE_TOO_LOW):
             refused.append((attempt, FEES_TOO_LOW))
         else:
             refused.append((attempt, answer.message))
     return Answers(taken=taken, refused=refused)
-
-
-def _is_any(message: str, texts: Sequence[str]) -> bool:
-    return any(text in message.lower() for text in texts)

@@ -1,11 +1,14 @@
-"""Follows broadcast transactions: confirms them at the configured depth and re-checks them after a reorganisation."""
+"""Follows broadcast transactions: confirms them at the configured depth and re-checks them after a reorganisation.
+
+With several endpoints an outcome is final only when two of them report it.
+"""
 
 from dataclasses import replace
 from typing import Final, Generic, NamedTuple, final
 
 import structlog
 
-from sightline.chain.relayer.inclusion import Included, look
+from sightline.chain.relayer.inclusion import Included, agreed, look, look_for_all
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.resubmission import REORGANISED, Resubmission
 from sightline.chain.relayer.sender import Sender
@@ -83,7 +86,9 @@ class Confirmation(Generic[RecordT]):
             block_number=found.inclusion.block_number, succeeded=found.succeeded,
         )  # fmt: skip
         await self._outbox.mark_unmined(record.session_id, reason=REORGANISED, now_ms=now_ms)
-        await self._record_inclusion(replace(record, state=SettlementState.SENT, block_hash=None), found)
+        await self._record_inclusion(
+            replace(record, state=SettlementState.SENT, block_hash=None), found, is_final=self._is_final(found)
+        )
 
     # In flight.
 
@@ -92,23 +97,28 @@ class Confirmation(Generic[RecordT]):
         records = await self._outbox.in_flight(limit=self._options.in_flight_max)
         if not records:
             return None
-        sighting = await look(self._work, self._relayer, records)
+        sighting = await look_for_all(self._work, self._relayer, records)
+        final = await agreed(self._work, self._relayer, records, sighting.found, depth=self._options.depth)
         missing: list[RecordT] = []
         for record in records:
             found = sighting.found.get(record.session_id)
             if found is None:
                 missing.append(record)
             else:
-                await self._record_inclusion(record, found)
+                await self._record_inclusion(record, found, is_final=record.session_id in final)
         if not missing:
             return None
         await self._resubmission.resubmit(missing, sighting)
         return Unmined(sighting.mined_nonce, frozenset(record.session_id for record in missing))
 
-    async def _record_inclusion(self, record: RecordT, found: Included) -> None:
-        """Record the block of a transaction. Success and failure become final only at the configured depth."""
+    def _is_final(self, found: Included) -> bool:
+        """Return whether what one endpoint reports is final. With several, `follow` asks the others later."""
+        return found.depth >= self._options.depth and not self._rpc.has_several
+
+    async def _record_inclusion(self, record: RecordT, found: Included, *, is_final: bool) -> None:
+        """Record the block of a transaction, and its success or failure if that is final."""
         inclusion = found.inclusion
-        if found.depth < self._options.depth:
+        if not is_final:
             if found.succeeded and (record.state, record.block_hash) != (SettlementState.MINED, inclusion.block_hash):
                 await self._outbox.mark_mined(record.session_id, inclusion, now_ms=self._clock.now_ms())
         elif found.succeeded:
@@ -140,4 +150,4 @@ class Confirmation(Generic[RecordT]):
             return
         log.info("settlement_adopted", session_id=record.session_id, tx_hash=found.inclusion.tx_hash)
         included = Included(inclusion=found.inclusion, succeeded=True, depth=found.depth)
-        await self._record_inclusion(record, included)
+        await self._record_inclusion(record, included, is_final=self._is_final(included))

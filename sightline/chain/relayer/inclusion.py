@@ -1,14 +1,29 @@
 """Finds settlement transactions on the chain: their block, their depth and whether they succeeded."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Final, TypeAlias, final
+
+import structlog
+import trio
 
 from sightline.chain.relayer.work import OutboxWork
-from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
+from sightline.chain.rpc.client import Request, RpcEndpoint, RpcResponseError
+from sightline.chain.rpc.health import EndpointFault
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import Inclusion, OutboxRecord, RecordT
+
+Ask: TypeAlias = Callable[[Sequence[Request]], Awaitable[list[Any]]]
+_Outcome: TypeAlias = tuple[Inclusion, bool]
+
+AGREEING: Final = 2
+"""Number of endpoints that must report the same outcome before it counts as final."""
+SECOND_OPINION_S: Final = 2.0
+"""How long the endpoints have to report an outcome; one that is slower is asked again in the next round."""
+
+log = structlog.get_logger()
 
 
 @final
@@ -37,8 +52,11 @@ class Sighting:
     """Included transactions by session id."""
 
 
-async def look(work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT]) -> Sighting:
+async def look(work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT], ask: Ask | None = None) -> Sighting:
     """Look up every transaction of these rows, adopted ones included.
+
+    Args:
+        ask: Sends the queries; by default to the endpoint that answers reads now.
 
     A receipt counts only if its block hash is the one that the same endpoint reports at that height.
 
@@ -51,7 +69,8 @@ async def look(work: OutboxWork[RecordT], relayer: str, records: Sequence[Record
         ("eth_getTransactionCount", [relayer, "latest"]),
     ]
     requests += [("eth_getTransactionReceipt", [tx_hash]) for tx_hash in hashes]
-    head, nonce, *answers = _all_answered(await work.rpc.batch(requests))
+    ask = ask or work.rpc.batch
+    head, nonce, *answers = _all_answered(await ask(requests))
     if not isinstance(head, dict):
         raise ChainUnavailableError("the endpoint has no latest block")
     receipts = {
@@ -59,7 +78,7 @@ async def look(work: OutboxWork[RecordT], relayer: str, records: Sequence[Record
         for tx_hash, receipt in zip(hashes, answers, strict=True)
         if isinstance(receipt, dict) and receipt.get("blockNumber") is not None
     }
-    canonical = await _canonical_hashes(work.rpc, {str(receipt["blockNumber"]) for receipt in receipts.values()}, head)
+    canonical = await _canonical_hashes(ask, {str(receipt["blockNumber"]) for receipt in receipts.values()}, head)
     receipts = {
         tx_hash: receipt
         for tx_hash, receipt in receipts.items()
@@ -77,6 +96,79 @@ async def look(work: OutboxWork[RecordT], relayer: str, records: Sequence[Record
         if decisive is not None:
             found[record.session_id] = decisive
     return Sighting(head=head, head_number=head_number, mined_nonce=hex_int(nonce), found=found)
+
+
+async def look_for_all(work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT]) -> Sighting:
+    """Look up rows like `look`; ask the other endpoints for those whose nonce is used and whose receipt is missing."""
+    sighting = await look(work, relayer, records)
+    lost = [
+        record
+        for record in records
+        if record.session_id not in sighting.found
+        and record.attempts
+        and record.attempts[-1].nonce < sighting.mined_nonce
+    ]
+    if lost and work.rpc.has_several:
+        for other in (await _ask_all(work, relayer, lost)).values():
+            sighting.found.update(other.found)
+    return sighting
+
+
+async def agreed(
+    work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT], found: Mapping[str, Included], *, depth: int
+) -> frozenset[str]:
+    """Ask every endpoint for rows that are deep enough; return the sessions whose outcome two of them report.
+
+    With one endpoint all are returned. An endpoint that reports another outcome is named in the log and left out of
+    reads, unless it is not known which of them is wrong.
+    """
+    deep = [record for record in records if record.session_id in found and found[record.session_id].depth >= depth]
+    if not deep or not work.rpc.has_several:
+        return frozenset(record.session_id for record in deep)
+    sightings = await _ask_all(work, relayer, deep)
+    return frozenset(
+        record.session_id
+        for record in deep
+        if _is_agreed(record.session_id, found[record.session_id], sightings, depth)
+    )
+
+
+async def _ask_all(work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT]) -> dict[RpcEndpoint, Sighting]:
+    """Look up rows at every endpoint; those that do not answer in time are left out."""
+    sightings: dict[RpcEndpoint, Sighting] = {}
+
+    async def ask_one(endpoint: RpcEndpoint) -> None:
+        try:
+            sightings[endpoint] = await look(work, relayer, records, endpoint.batch)
+        except ChainUnavailableError as error:
+            endpoint.health.leave_out(EndpointFault.UNREACHABLE, str(error))
+
+    async with trio.open_nursery() as nursery:
+        nursery.cancel_scope.deadline = trio.current_time() + SECOND_OPINION_S
+        for endpoint in work.rpc.endpoints:
+            nursery.start_soon(ask_one, endpoint)
+    return sightings
+
+
+def _is_agreed(session_id: str, ours: Included, sightings: Mapping[RpcEndpoint, Sighting], depth: int) -> bool:
+    told: dict[RpcEndpoint, _Outcome | None] = {}
+    for endpoint, sighting in sightings.items():
+        theirs = sighting.found.get(session_id)
+        if theirs is not None and theirs.depth >= depth:
+            told[endpoint] = (theirs.inclusion, theirs.succeeded)
+        elif sighting.head_number >= ours.inclusion.block_number + depth:
+            told[endpoint] = None  # it has the block of that height, and the transaction is not in it
+    votes = Counter(told.values())
+    is_outvoting = any(count >= AGREEING for count in votes.values())
+    for endpoint, outcome in told.items():
+        if len(votes) > 1 and not (is_outvoting and votes[outcome] >= AGREEING):
+            log.error(
+                "chain_endpoint_disagrees", endpoint=endpoint.health.name, session_id=session_id,
+                tx_hash=ours.inclusion.tx_hash, is_included=outcome is not None,
+                succeeded=outcome is not None and outcome[1], is_outvoted=is_outvoting,
+            )  # fmt: skip
+            endpoint.health.disagrees(is_outvoted=is_outvoting)
+    return votes[ours.inclusion, ours.succeeded] >= AGREEING
 
 
 def _hashes(record: OutboxRecord) -> list[str]:
@@ -98,10 +190,10 @@ def _of_record(record: OutboxRecord, included: dict[str, Included]) -> Included 
     return next(iter([*succeeded, *failed]), None)
 
 
-async def _canonical_hashes(rpc: JsonRpc, numbers: set[str], head: dict[str, Any]) -> dict[str, str]:
+async def _canonical_hashes(ask: Ask, numbers: set[str], head: dict[str, Any]) -> dict[str, str]:
     known = {str(head["number"]): str(head["hash"]).lower()}
     asked = sorted(numbers - known.keys())
-    blocks = _all_answered(await rpc.batch([("eth_getBlockByNumber", [number, False]) for number in asked]))
+    blocks = _all_answered(await ask([("eth_getBlockByNumber", [number, False]) for number in asked])) if asked else []
     return known | {
         number: str(block["hash"]).lower()
         for number, block in zip(asked, blocks, strict=True)

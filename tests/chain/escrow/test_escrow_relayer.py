@@ -7,8 +7,10 @@ import pytest
 import trio
 
 from sightline.chain.relayer.captures import NOT_OPENED
+from sightline.chain.service import ChainService
 from sightline.domain.errors import RefusedError
 from sightline.domain.escrow import ConsentKind
+from sightline.domain.refusal import Code
 from sightline.domain.session.model import Assigned
 from sightline.http.schemas.escrow import statement_json
 from sightline.ports.chain import ChainConfig
@@ -19,7 +21,7 @@ from sightline_client.models import Statement
 from sightline_client.wallet import LocalWallet
 from tests.chain.endpoint import honest, lose_reply, of_method, some_times
 from tests.chain.escrow.stage import HOLD, KINDS, Kind, Stage
-from tests.chain.world import USDC, Wallet, ids, until
+from tests.chain.world import USDC, Wallet, clock, ids, until
 
 SEND = "eth_sendRawTransaction"
 FUNDS = 100 * USDC
@@ -213,3 +215,70 @@ async def test_a_meter_that_the_contract_does_not_know_opens_nothing(stage: Stag
         session = await stage.assigned(service)
         with pytest.raises(RefusedError, match="not signed by a meter"):
             await service.escrow.open_hold(session)
+
+
+async def unpaid_sessions(stage: Stage, service: ChainService, count: int) -> None:
+    """Open holds that end without a charge."""
+    assert service.escrow is not None
+    for _ in range(count):
+        session = await stage.assigned(service)
+        await service.escrow.require_consent(session.terms)
+        await service.escrow.open_hold(session)
+        await stage.ended(session, 0)
+        service.notify()
+        await stage.until_done(session.id)
+
+
+async def test_a_payer_whose_holds_end_without_a_charge_uses_up_its_gas_and_gets_no_more(
+    stage: Stage, tmp_path: Path
+) -> None:
+    async with stage.running(tmp_path, unpaid_opens_max=2) as service:
+        assert service.escrow is not None
+        paid = await stage.assigned(service)
+        await service.escrow.open_hold(paid)
+        await stage.ended(paid, 1)
+        await unpaid_sessions(stage, service, 2)
+        session = await stage.assigned(service)
+        with pytest.raises(RefusedError) as refused:
+            await service.escrow.require_consent(session.terms)
+        assert (refused.value.refusal.code, refused.value.refusal.detail) == (Code.RATE_LIMITED, "session:gasBudget")
+        assert 86_000 < (refused.value.refusal.retry_after_s or 0) <= 86_400
+        with pytest.raises(RefusedError) as refused:
+            await stage.assigned(service, kind="exact")
+        assert refused.value.refusal.detail == "session:gasBudget"
+        other = Wallet()
+        await service.escrow.require_consent((await stage.assigned(service, payer=other)).terms)
+    async with stage.running(tmp_path, unpaid_opens_max=3) as service:
+        assert service.escrow is not None
+        await service.escrow.require_consent(session.terms)
+
+
+async def test_a_session_that_was_never_opened_on_the_chain_uses_up_no_gas(stage: Stage, tmp_path: Path) -> None:
+    async with stage.running(tmp_path, unpaid_opens_max=1) as service:
+        assert service.escrow is not None
+        await stage.closed(await stage.assigned(service))
+        poor = Wallet()
+        refused = await stage.assigned(service, payer=poor)
+        with pytest.raises(RefusedError):
+            await service.escrow.open_hold(refused)
+        await stage.closed(refused)
+        for payer in (stage.world.payer, poor):
+            session = await stage.assigned(service, payer=payer)
+            await service.escrow.require_consent(session.terms)
+
+
+async def test_a_hold_of_yesterday_uses_up_no_gas_of_today(stage: Stage, tmp_path: Path) -> None:
+    async with stage.running(tmp_path, unpaid_opens_max=1) as service:
+        assert service.escrow is not None
+        await unpaid_sessions(stage, service, 1)
+        session = await stage.assigned(service)
+        with pytest.raises(RefusedError):
+            await service.escrow.require_consent(session.terms)
+        yesterday_ms = clock.now_ms() - 86_400_000
+        await stage.database.run(
+            lambda connection: connection.execute(
+                "UPDATE hold_opening SET composed_at_ms = $2 WHERE payer = $1", stage.world.payer.address.lower(),
+                yesterday_ms,
+            )
+        )  # fmt: skip
+        await service.escrow.require_consent(session.terms)

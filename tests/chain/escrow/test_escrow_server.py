@@ -268,3 +268,25 @@ async def test_an_api_key_pays_under_the_mandate_of_its_workspace_until_it_is_de
         with pytest.raises(ApiError) as none_left:
             await watcher.wallet.mandate()
         assert (none_left.value.status, none_left.value.detail) == (404, "wallet:mandate")
+
+
+async def test_a_payer_whose_opens_ended_without_a_charge_is_told_when_it_may_open_again(server: Server) -> None:
+    server.env["SIGHTLINE_UNPAID_OPENS_MAX"] = "1"
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await tracked(watcher, FUNDS)
+        path = f"/sessions/{(await signed_session(watcher, consumer))['id']}"
+        await watcher.post(f"{path}/dispatch")
+        await device.post(f"{path}/start")
+        assert (await watcher.post(f"{path}/end"))["chargedMicroUsdc"] == "0"
+        with pytest.raises(ApiError) as refused:
+            await signed_session(watcher, consumer)
+        assert (refused.value.status, refused.value.detail) == (429, "session:gasBudget")
+        assert refused.value.retry_after_s is not None
+        assert 86_000 < refused.value.retry_after_s <= 86_400
+        await tracked(watcher, FUNDS)
+        assert (await watcher.get("/wallet"))["heldMicroUsdc"] == "0"

@@ -39,7 +39,14 @@ _IS_WITHDRAWN = """
 SELECT NOT EXISTS (SELECT FROM hold_opening WHERE session_id = $1 AND state <> 'WRITTEN_OFF')
 """
 
-
+# Holds that were signed, so that a transaction may have cost gas, and whose session was charged nothing.
+_UNPAID = """
+SELECT o.composed_at_ms FROM hold_opening o JOIN settlement t USING (session_id)
+WHERE o.payer = $1 AND o.composed_at_ms >= $2 AND (t.payload ->> 'toAmount')::numeric = 0
+  AND (t.payload ->> 'feeAmount')::numeric = 0
+  AND EXISTS (SELECT FROM opening_attempt a WHERE a.session_id = o.session_id)
+ORDER BY o.composed_at_ms DESC LIMIT $3
+"""
 # A reorganisation has removed the hold, and the contract refuses to open it again.
 _LOST = """
 SELECT o.session_id::text FROM hold_opening o JOIN session s ON s.id = o.session_id
@@ -104,6 +111,11 @@ class PostgresOpenings(PostgresTransactions[HoldOpening]):
 
         await self._execute(_WITHDRAW, session_id, now_ms)
         return bool(await self._database.read(lambda connection: connection.fetchval(_IS_WITHDRAWN, session_id)))
+
+    async def unpaid(self, payer: str, *, since_ms: int, limit: int) -> list[int]:
+        """Return when the newest unpaid holds of a payer were asked for."""
+        rows = await self._database.read(lambda connection: connection.fetch(_UNPAID, payer, since_ms, limit))
+        return [row["composed_at_ms"] for row in rows]
 
     async def lost(self) -> list[str]:
         """Return the LIVE sessions that have no hold any more."""

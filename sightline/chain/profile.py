@@ -1,0 +1,30 @@
+"""What is known of public test networks: name, confirmation depth and block time."""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainProfile:
+    """Properties of one chain, or the defaults of an unknown one."""
+
+    name: str | None = None
+    depth: int = 2
+    """Number of blocks above a block from which reorganisations are not expected."""
+    block_s: int = 12
+    """Time between blocks in seconds."""
+
+
+# Depth 5 is 10 s on OP chains: one block was ever reorganised on Base.
+PROFILES: Final = {
+    84_532: ChainProfile(name="Base Sepolia", depth=5, block_s=2),
+    11_155_420: ChainProfile(name="OP Sepolia", depth=5, block_s=2),
+    11_155_111: ChainProfile(name="Sepolia", depth=5, block_s=12),
+}
+MAINNETS: Final = frozenset({1, 10, 56, 100, 137, 8453, 42161, 43114, 59144})
+
+
+def profile_of(chain_id: int) -> ChainProfile:
+    """Return the profile of a chain; the defaults if it is not known."""
+    return PROFILES.get(chain_id, ChainProfile())

@@ -1,0 +1,115 @@
+"""Endpoints in front of anvil fail in mid-session: it is settled once, and the faulty endpoint is named."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import structlog.testing
+import trio
+
+from sightline.chain.rpc.health import EndpointFault
+from sightline.ports.ledger import SettlementState
+from tests.chain.endpoint import Endpoint, Fault, Forward, Request, Response, honest, of_method, open_endpoint
+from tests.chain.interop.anvil import Anvil
+from tests.chain.interop.conftest import mining
+from tests.chain.world import World, running, until
+
+pytestmark = pytest.mark.interop
+DEPTH = 2
+
+
+@pytest.fixture
+async def second(anvil: Anvil) -> AsyncIterator[Endpoint]:
+    async with open_endpoint(anvil.url) as endpoint:
+        yield endpoint
+
+
+async def hang(request: Request, forward: Forward) -> Response | None:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+async def reverted(request: Request, forward: Forward) -> Response | None:
+    answer = await forward(request)
+    if answer["result"] is not None:
+        answer["result"] |= {"status": "0x0", "logs": []}
+    return answer
+
+
+def behind(head: int) -> Fault:
+    """Serve the chain as it was at this block."""
+
+    async def old(request: Request, forward: Forward) -> Response | None:
+        if request["method"] == "eth_blockNumber":
+            return {"jsonrpc": "2.0", "id": request["id"], "result": hex(head)}
+        if request["method"] == "eth_getTransactionReceipt":
+            return {"jsonrpc": "2.0", "id": request["id"], "result": None}
+        seen = ["latest", "pending"]
+        params = [hex(head) if each in seen else each for each in request["params"]]
+        return await forward(request | {"params": params})
+
+    return old
+
+
+async def test_the_first_of_two_endpoints_is_killed_in_mid_session(
+    world: World, second: Endpoint, anvil: Anvil, tmp_path: Path
+) -> None:
+    urls = f"{world.endpoint.url},{second.url}"
+    async with running(world, tmp_path, rpc_url=urls, depth=DEPTH) as service, mining(anvil):
+        before = await world.end_session()
+        service.notify()
+        await world.until_told(before)
+        world.endpoint.is_down = True
+        session_id = await world.end_session()
+        service.notify()
+        await world.until_state(session_id, SettlementState.MINED)
+        assert {update.session_id for update in world.updates} == {before}
+        world.endpoint.is_down = False
+        await world.until_told(session_id)
+    assert len(await world.settled_on_chain()) == 2
+    assert len((await world.record(session_id)).attempts) == 1
+
+
+@pytest.mark.parametrize("fault", [hang, of_method("eth_getTransactionReceipt", reverted)])
+async def test_one_of_three_endpoints_hangs_or_lies_and_the_others_confirm(
+    world: World, second: Endpoint, anvil: Anvil, tmp_path: Path, fault: Fault
+) -> None:
+    async with open_endpoint(anvil.url) as third:
+        urls = f"{world.endpoint.url},{second.url},{third.url}"
+        with structlog.testing.capture_logs() as logs:
+            async with running(world, tmp_path, rpc_url=urls, depth=DEPTH) as service, mining(anvil):
+                world.endpoint.fault = fault
+                session_id = await world.end_session()
+                service.notify()
+                await world.until_told(session_id)
+                bad, *good = service.endpoints()
+    assert (await world.settled_on_chain())[session_id] == 60_000
+    assert len((await world.record(session_id)).attempts) == 1
+    assert bad.faults[EndpointFault.UNREACHABLE] or bad.faults[EndpointFault.DISAGREES]
+    assert not any(each.faults[EndpointFault.DISAGREES] for each in good)
+    left_out = {entry["endpoint"] for entry in logs if entry["event"] == "chain_endpoint_left_out"}
+    assert left_out == {bad.name}
+
+
+async def test_an_endpoint_that_lags_neither_confirms_nor_answers_reads(
+    world: World, second: Endpoint, anvil: Anvil, tmp_path: Path
+) -> None:
+    world.endpoint.fault = behind(int(await anvil.rpc.call("eth_blockNumber"), 16))
+    await anvil.mine(10)
+    urls = f"{world.endpoint.url},{second.url}"
+    async with running(world, tmp_path, rpc_url=urls, depth=DEPTH) as service, mining(anvil):
+        session_id = await world.end_session()
+        service.notify()
+        await world.until_state(session_id, SettlementState.MINED)
+        late, fresh = service.endpoints()
+        assert late.is_lagging
+        assert not fresh.is_lagging
+        assert world.updates == []
+        world.endpoint.fault = honest
+
+        async def has_caught_up() -> bool:
+            return not late.is_lagging
+
+        await until("the endpoint has caught up", has_caught_up)
+        await world.until_told(session_id)
+    assert (await world.settled_on_chain())[session_id] == 60_000
