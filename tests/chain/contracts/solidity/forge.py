@@ -1,4 +1,4 @@
-"""Runs the invariants of SessionEscrow in forge, from tests/chain/contracts/solidity. See scripts/interop_forge.sh."""
+"""Runs the invariants of SessionEscrow in forge, from this folder. See scripts/interop_forge.sh."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from typing import Final
 
 from sightline.chain.contracts.artefacts import artefact
 
-INSTALLED: Final = Path(__file__).parents[3] / ".interop"
-PROJECT: Final = Path(__file__).parent / "solidity"
+INSTALLED: Final = Path(__file__).parents[4] / ".interop"
+PROJECT: Final = Path(__file__).parent
 DEPTH: Final = 100
 """Calls in a sequence; each sequence starts with new contracts."""
 

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.chain.contracts.forge import DEPTH, run_forge
+from tests.chain.contracts.solidity.forge import DEPTH, run_forge
 from tests.chain.contracts.test_escrow_planted_bugs import BUGS, Bug, with_bug
 
 CALLS = int(os.environ.get("SIGHTLINE_FORGE_CALLS", "2000"))
