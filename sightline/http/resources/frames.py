@@ -332,7 +332,7 @@ class ClipResources:
         "The last seconds as a video file",
         description="Fragmented MP4 of H.264, or WebM (`video/webm`) if the publisher sends VP8: the pictures as they "
         "were received, without sound. It starts at the keyframe before the seconds asked for, and is shorter if the "
-        "server has kept less, the publisher is new, or the size of the picture has changed. With `signed=1` an MP4 is "
+        "server has kept less, the publisher is new, or the size of H.264 has changed. With `signed=1` an MP4 is "
         "signed by C2PA. The position and the pictures are what the operator's device sent: a signature does not make "
         "them true.",
         operation=Operation.WATCH_VIDEO,

@@ -1,6 +1,6 @@
 """The newest seconds of an input as they arrived, and clips of them: packets in a container, nothing is decoded.
 
-A clip starts at a keyframe, is of one publisher, and has one picture size.
+A clip starts at a keyframe and is of one publisher.
 """
 
 import io
@@ -100,13 +100,14 @@ class ClipBuffer:
             return ClipMissing(reason=ClipMissingReason.STALE)
         forgotten = self._forgotten
         try:
-            video, taken = await self._share.run(partial(mux, self._since(newest.received_at_ms - seconds * 1_000)))
+            video, taken, (width, height) = await self._share.run(
+                partial(mux, self._since(newest.received_at_ms - seconds * 1_000))
+            )
         except (av.FFmpegError, UnreadableSizeError) as error:
             log.warning("clip_not_muxed", error=f"{type(error).__name__}: {error}")
             return ClipMissing(reason=ClipMissingReason.UNREADABLE)
         if self._forgotten != forgotten:
             return ClipMissing(reason=ClipMissingReason.NOT_RECEIVED)
-        width, height = taken[0].format.shown_size(taken[0].format.unpack(taken[0].payloads))
         return Clip(
             video=video,
             media_type=_CONTAINERS[newest.format.name][2],
@@ -132,10 +133,11 @@ def _octets(frame: StreamFrame) -> int:
     return frame.size + FRAME_OVERHEAD_BYTES + PAYLOAD_OVERHEAD_BYTES * len(frame.payloads)
 
 
-def mux(frames: Sequence[StreamFrame]) -> tuple[bytes, Sequence[StreamFrame]]:
-    """Put encoded frames into the container of their codec; returns the file and the frames that it has.
+def mux(frames: Sequence[StreamFrame]) -> tuple[bytes, Sequence[StreamFrame], tuple[int, int]]:
+    """Put encoded frames into the container of their codec; returns the file, its frames and their newest size.
 
-    Frames before the last change of the picture's size are left out: many players show one size per file.
+    H.264 before the last change of the picture's size is left out: the file has one sample description, with the size.
+    Keyframes of VP8 say their size themselves.
 
     Raises:
         UnreadableSizeError: A keyframe does not say its size.
@@ -146,7 +148,7 @@ def mux(frames: Sequence[StreamFrame]) -> tuple[bytes, Sequence[StreamFrame]]:
     start, size = 0, (0, 0)
     for index, frame in enumerate(frames):
         if frame.key and (declared := fmt.shown_size(fmt.unpack(frame.payloads))) != size:
-            start, size = index, declared
+            start, size = (index if container == "mp4" else 0), declared
     taken = frames[start:]
     shown = [frame.timestamp for frame in taken]
     # Decoding times rise and are never after the time of display, also if the publisher reorders frames.
@@ -166,4 +168,4 @@ def mux(frames: Sequence[StreamFrame]) -> tuple[bytes, Sequence[StreamFrame]]:
             following = min(index + 1, len(taken) - 1)
             packet.duration = rising[following] - rising[following - 1] if following else 0
             output.mux(packet)
-    return target.getvalue(), taken
+    return target.getvalue(), taken, size

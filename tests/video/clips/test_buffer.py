@@ -17,7 +17,7 @@ from sightline.video.media.clip import (
     STALE_MS,
     ClipBuffer,
 )
-from sightline.video.media.codecs import H264Format
+from sightline.video.media.codecs import H264Format, PayloadFormat, Vp8Format
 from sightline.video.media.picture_size import UnreadableSizeError, shown_size_of_h264, shown_size_of_vp8
 from sightline.video.media.picture_threads import PictureThreads
 from sightline.video.media.stream import StreamFrame
@@ -42,7 +42,14 @@ class Bench:
         )
         self.sequence = 0
 
-    def feed(self, nals: list[bytes], *, shown_ms: int | None = None, epoch: int = 7) -> StreamFrame:
+    def feed(
+        self,
+        nals: list[bytes],
+        *,
+        shown_ms: int | None = None,
+        fmt: PayloadFormat = FORMAT,
+        key: bool | None = None,
+    ) -> StreamFrame:
         """Receive one frame; `shown_ms` is its time of display, by default that of its arrival."""
         self.now_ms += FRAME_MS
         self.sequence += 1
@@ -50,13 +57,13 @@ class Bench:
             sequence=self.sequence,
             timestamp=(self.now_ms if shown_ms is None else shown_ms) * 90,
             payloads=tuple(nals),
-            key=any(each[0] & 0x1F == 5 for each in nals),
+            key=any(each[0] & 0x1F == 5 for each in nals) if key is None else key,
             size=sum(map(len, nals)),
             received_at_ms=self.now_ms,
             captured_at_ms=self.now_ms - 30,
             captured_by_rtcp=True,
-            publisher_epoch=epoch,
-            format=FORMAT,
+            publisher_epoch=7,
+            format=fmt,
         )
         self.buffer.add(frame)
         return frame
@@ -191,13 +198,31 @@ def test_a_clip_that_is_in_work_when_its_publisher_goes_is_not_returned():
     assert reply.reason is ClipMissingReason.NOT_RECEIVED
 
 
-def test_a_clip_has_one_size_of_picture():
+def test_a_clip_of_h264_has_one_size_of_picture():
     bench = Bench(keep_ms=30_000)
     bench.feed_groups(2, width=64, height=64)
     bench.feed_groups(2, width=128, height=96)
     clip = taken(bench, 30)
     assert (clip.width, clip.height, clip.frames) == (128, 96, 50)
     assert {(frame.width, frame.height) for frame in pictures(clip)} == {(128, 96)}
+
+
+def test_a_clip_of_vp8_keeps_pictures_of_every_size():
+    bench = Bench(keep_ms=30_000)
+    for width, height in ((64, 48), (128, 96)):
+        codec = av.CodecContext.create("libvpx", "w")
+        codec.width, codec.height, codec.pix_fmt, codec.time_base = width, height, "yuv420p", Fraction(1, 25)
+        codec.options = {"deadline": "realtime", "lag-in-frames": "0"}
+        for number in range(25):
+            picture = av.VideoFrame(width, height, "yuv420p")
+            for plane in picture.planes:
+                plane.update(bytes([100]) * plane.buffer_size)
+            picture.pts = number
+            for packet in codec.encode(picture):
+                bench.feed([b"\x10" + bytes(packet)], fmt=Vp8Format(), key=packet.is_keyframe)
+    clip = taken(bench, 30)
+    assert (clip.media_type, clip.width, clip.height) == ("video/webm", 128, 96)
+    assert [(frame.width, frame.height) for frame in pictures(clip)] == [(64, 48)] * 25 + [(128, 96)] * 25
 
 
 def test_a_keyframe_that_does_not_say_its_size_gives_no_clip():
