@@ -373,7 +373,7 @@ def report(bench: Bench) -> str:
     return "\n".join(lines) + "\n"
 
 
-def surroundings(options: argparse.Namespace) -> list[str]:
+def surroundings(options: argparse.Namespace, program: str = "bench.run") -> list[str]:
     """Describe the machine, the versions and the command."""
     model = next(
         (
@@ -389,7 +389,7 @@ def surroundings(options: argparse.Namespace) -> list[str]:
         f"machine: {os.cpu_count()} cores, {model}, {memory:.0f} GB, Linux {platform.release()}",
         f"load average at the start {options.load_average:.1f} (above 0: other work used part of the cores)",
         f"versions: Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in names),
-        f"command: python -m bench.run {' '.join(options.arguments)}".rstrip(),
+        f"command: python -m {program} {' '.join(options.arguments)}".rstrip(),
         f"{options.rounds} rounds of {options.seconds} s",
     ]
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TypeAlias, final
 
 from sightline.actors.kernel.message import Command
-from sightline.actors.types import Answer, BatchVerdict, Caller, HeartbeatReport, NewWorkspace
+from sightline.actors.types import Answer, BatchVerdict, Caller, HeartbeatReport, NewWorkspace, OperatorPlace
 from sightline.domain.conduct import Conduct
 from sightline.domain.operator.coverage_map import CoverageCells
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch, Patch
@@ -153,6 +153,7 @@ class OperatorClaimed:
 
     operator: Operator
     staged: Staged
+    place: OperatorPlace
 
 
 @final

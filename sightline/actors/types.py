@@ -1,6 +1,6 @@
 """Arguments and answers of the broker: plain domain values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar, final
 
 from sightline.domain.escrow import PayerConsent
@@ -80,6 +80,10 @@ class OperatorPlace:
     distance_m: int | None = None
     """From its newest position, else from the centre of its coverage."""
     covers_place: bool | None = None
+
+    def shown_in(self, status: SessionStatus) -> SessionStatus:
+        """The status that answers the assignment of this operator."""
+        return replace(status, operator_distance_m=self.distance_m, is_place_covered=self.covers_place)
 
 
 @final

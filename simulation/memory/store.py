@@ -331,9 +331,13 @@ class MemoryStore:
 
     def _seen(self, workspace: Workspace) -> Workspace:
         beats = self._heartbeats.get(workspace.id)
-        if not beats or beats[-1].sequence <= workspace.last_sequence:
+        if not beats:
+            return replace(workspace, last_place=None)
+        newest = beats[-1]
+        workspace = replace(workspace, last_place=(newest.fix.lat, newest.fix.lng))
+        if newest.sequence <= workspace.last_sequence:
             return workspace
-        return replace(workspace, last_sequence=beats[-1].sequence, last_seen_at_ms=beats[-1].fix.at_ms)
+        return replace(workspace, last_sequence=newest.sequence, last_seen_at_ms=newest.fix.at_ms)
 
     # --- heartbeats ---
 

@@ -62,9 +62,9 @@ async def internal(server: Server, path: str) -> httpx.Response:
 
 
 @contextmanager
-def a_cluster(count: int, **settings: str) -> Iterator[Cluster]:
+def a_cluster(count: int, *, is_escrow: bool = False, **settings: str) -> Iterator[Cluster]:
     """A cluster of so many servers, none of them started; all its processes end with the block."""
-    with open_data_directory() as directory, shared_parts(directory) as env:
+    with open_data_directory() as directory, shared_parts(directory, is_escrow=is_escrow) as env:
         nats = NatsProcess(directory / "nats")
         env |= {"SIGHTLINE_NATS_URL": nats.url, "SIGHTLINE_DATABASE_POOL": str(POOL), **settings}
         servers = [Server(directory / f"server-{number}", env=dict(env)) for number in range(count)]

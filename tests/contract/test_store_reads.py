@@ -306,10 +306,14 @@ async def test_a_session_that_is_not_live_is_loaded_without_heartbeats(stored: S
 
 async def test_a_workspace_is_read_as_last_seen_by_its_newest_heartbeat(stored: Stored) -> None:
     workspace = await commit_workspace(stored, a_workspace(last_sequence=5, last_seen_at_ms=T0))
-    await stored.record(a_heartbeat(workspace.id, 4, T0 + 9))
-    assert await stored.store.load_workspace(workspace.id) == workspace
-    await stored.record(a_heartbeat(workspace.id, 6, T0 + 10), a_heartbeat(workspace.id, 7, T0 + 20))
-    seen = replace(workspace, last_sequence=7, last_seen_at_ms=T0 + 20)
+    beat = a_heartbeat(workspace.id, 4, T0 + 9)
+    await stored.record(beat)
+    placed = replace(workspace, last_place=(beat.fix.lat, beat.fix.lng))
+    assert await stored.store.load_workspace(workspace.id) == placed
+    newest = a_heartbeat(workspace.id, 7, T0 + 20)
+    newest = newest._replace(fix=replace(newest.fix, lat=9.5, lng=-9.5))
+    await stored.record(a_heartbeat(workspace.id, 6, T0 + 10), newest)
+    seen = replace(workspace, last_sequence=7, last_seen_at_ms=T0 + 20, last_place=(9.5, -9.5))
     assert await stored.store.load_workspace(workspace.id) == seen
     assert list(await stored.store.workspaces([workspace.id])) == [seen]
 

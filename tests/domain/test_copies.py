@@ -40,7 +40,11 @@ COPIES = {
         {"evidence": EVIDENCE, "location": LOCATION},
     ),
     "Session.in_phase": (SESSION, SESSION.in_phase(Requested()), {"phase": Requested()}),
-    "Workspace.seen": (WORKSPACE, WORKSPACE.seen(8, T0 + 6), {"last_sequence": 8, "last_seen_at_ms": T0 + 6}),
+    "Workspace.seen": (
+        WORKSPACE,
+        WORKSPACE.seen(8, T0 + 6, (1.0, 2.0)),
+        {"last_sequence": 8, "last_seen_at_ms": T0 + 6, "last_place": (1.0, 2.0)},
+    ),
 }
 
 

@@ -274,11 +274,20 @@ def test_busy_needs_a_claim_and_one_session_at_most_is_live(told):
 
 def test_a_heartbeat_changes_only_what_was_seen_and_never_back():
     workspace = after(a_workspace(coverage_lat=1.0, coverage_lng=2.0, coverage_radius_m=3.0), ClaimByDispatch("s"))
-    seen = workspace.seen(7, T0 + 5)
-    assert seen == replace(workspace, last_sequence=7, last_seen_at_ms=T0 + 5)
-    assert seen.seen(3, T0 + 1) == seen
-    first = a_workspace().seen(0, T0)
-    assert (first.last_sequence, first.sequence_base) == (0, 0)
+    seen = workspace.seen(7, T0 + 5, (1.5, 2.5))
+    assert seen == replace(workspace, last_sequence=7, last_seen_at_ms=T0 + 5, last_place=(1.5, 2.5))
+    assert seen.seen(3, T0 + 1, (9.0, 9.0)) == seen
+    assert seen.seen(7, T0 + 5, (9.0, 9.0)).last_place == (9.0, 9.0)
+    first = a_workspace().seen(0, T0, (0.0, 0.0))
+    assert (first.last_sequence, first.sequence_base, first.last_place) == (0, 0, (0.0, 0.0))
+
+
+def test_a_distance_is_measured_from_the_newest_heartbeat_else_from_the_centre_of_the_coverage():
+    assert a_workspace().distance_m(1.0, 2.0) is None
+    covering = a_workspace(coverage_lat=1.0, coverage_lng=2.0, coverage_radius_m=3.0)
+    assert covering.distance_m(1.01, 2.0) == 1112
+    assert covering.seen(0, T0, (1.02, 2.0)).distance_m(1.01, 2.0) == 1112
+    assert covering.seen(0, T0, (0.0, 0.0)).distance_m(0.0, 0.0) == 0
 
 
 def test_a_dispatcher_that_finds_nobody_is_told_when_to_ask_again():

@@ -18,11 +18,12 @@ EXIT_FENCED = 3
 
 
 @contextmanager
-def shared_parts(directory: Path) -> Iterator[dict[str, str]]:
+def shared_parts(directory: Path, *, is_escrow: bool = False) -> Iterator[dict[str, str]]:
     """A database and a chain that run independently of the servers; the settings of a server that uses them."""
     directory.chmod(0o711)
     (directory / "postgres").mkdir(mode=0o700)
     postgres, chain = ExternalPostgres(directory / "postgres"), ExternalChain(directory / "chain")
+    chain.is_escrow = is_escrow
     try:
         postgres.start()
         chain.start()

@@ -198,9 +198,11 @@ class ExternalChain:
     port: int = 0
     process: "subprocess.Popen[bytes] | None" = None
     facts: dict[str, Any] = field(default_factory=dict)
+    is_escrow: bool = False
 
     def start(self) -> None:
         args = ["--data-dir", str(self.directory), "--chain-id", str(CHAIN_ID_DEFAULT), "--max-fee-bps", "5000"]
+        args += ["--escrow"] if self.is_escrow else []
         args += ["--session-cap-micro", "1000000000000", "--port", str(self.port)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "sightline.chain.embedded", *args],
@@ -217,14 +219,15 @@ class ExternalChain:
     @property
     def env(self) -> dict[str, str]:
         """Return the settings of a server that uses this chain."""
-        url = f"http://127.0.0.1:{self.port}"
-        return {
+        url, keys = f"http://127.0.0.1:{self.port}", json.loads((self.directory / "keys.json").read_text())
+        escrow = {"SIGHTLINE_FUNDS_POLICY": "escrow", "SIGHTLINE_CHAIN_METER_KEY": keys["meter"]}
+        return (escrow if self.is_escrow else {}) | {
             "SIGHTLINE_CHAIN_RPC_URL": url,
             "SIGHTLINE_CHAIN_PUBLIC_RPC_URL": url,
             "SIGHTLINE_CHAIN_ID": str(self.facts["chainId"]),
             "SIGHTLINE_CHAIN_USDC_ADDRESS": self.facts["usdcAddress"],
             "SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS": self.facts["settlementAddress"],
-            "SIGHTLINE_CHAIN_RELAYER_KEY": json.loads((self.directory / "keys.json").read_text())["relayer"],
+            "SIGHTLINE_CHAIN_RELAYER_KEY": keys["relayer"],
             "SIGHTLINE_CHAIN_CONFIRMATIONS": "0",
         }
 

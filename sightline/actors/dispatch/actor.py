@@ -225,4 +225,4 @@ class DispatcherActor:
         if known is not None:
             return known
         seen_ms = self._seen_ms.get(workspace.id)
-        return workspace if seen_ms is None else workspace.seen(workspace.last_sequence, seen_ms)
+        return workspace if seen_ms is None else workspace.seen(workspace.last_sequence, seen_ms, workspace.last_place)

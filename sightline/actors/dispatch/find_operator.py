@@ -32,9 +32,11 @@ from sightline.actors.messages import (
 )
 from sightline.actors.refusals import WORKSPACE_NOT_FOUND
 from sightline.actors.shards import DISPATCHER_ID
+from sightline.actors.types import OperatorPlace
 from sightline.actors.write_rejections import session_rejected
-from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, SightlineError, UnavailableError
 from sightline.domain.operator.machine import ClaimByAccept, ClaimByDispatch
+from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.machine import NOT_AGAIN
 from sightline.domain.session.model import Operator, Session
@@ -48,7 +50,7 @@ TRIES_MAX: Final = 50
 PREPARED_MAX: Final = 5
 """Attempts to assign one operator while the session or the operator changes in between."""
 
-Prepare: TypeAlias = Callable[[Operator, int], PreparedAssignment]
+Prepare: TypeAlias = Callable[[Operator, OperatorPlace, int], PreparedAssignment]
 """Prepares the assignment of an operator that is idle since a time (ms), from the session's newest state.
 
 Raises RefusedError if it may not be made.
@@ -77,7 +79,7 @@ async def find_operator(
         if operator is None:
             break
         try:
-            assigned = await _assign(registry, deps, operator, claim, prepare)
+            assigned = await _assign(registry, deps, session, operator, claim, prepare)
         except (OverloadedError, ActorParkedError):
             pass
         else:
@@ -100,18 +102,36 @@ async def accept_session(
     """
     if workspace_id in session.unstarted_by:
         raise RefusedError(NOT_AGAIN)
-    workspace = registry.peek(WORKSPACE, workspace_id)
-    if workspace is None:
-        workspace = await registry.ref(WORKSPACE, workspace_id).ask(GetWorkspace(), timeout_s=deps.limits.ask_timeout_s)
+    workspace = await _newest(registry, deps, workspace_id)
     if workspace is None:
         raise RefusedError(WORKSPACE_NOT_FOUND)
     operator = workspace.as_operator()
     await _require_reliable(registry, deps, operator.wallet_address)
     claim = ClaimByAccept(session.id, session.terms.lat, session.terms.lng, deps.limits.accept)
-    assigned = await _assign(registry, deps, operator, claim, prepare)
+    assigned = await _assign(registry, deps, session, operator, claim, prepare)
     if isinstance(assigned, Refusal):
         raise RefusedError(assigned)
     return assigned
+
+
+async def _newest(registry: Directory, deps: Deps, workspace_id: str) -> Workspace | None:
+    """A workspace as its actor knows it."""
+    workspace = registry.peek(WORKSPACE, workspace_id)
+    if workspace is not None:
+        return workspace
+    return await registry.ref(WORKSPACE, workspace_id).ask(GetWorkspace(), timeout_s=deps.limits.ask_timeout_s)
+
+
+async def _place(registry: Directory, deps: Deps, workspace_id: str, session: Session) -> OperatorPlace:
+    """Where an operator is, seen from the session's place; not known if its workspace does not answer."""
+    try:
+        workspace = await _newest(registry, deps, workspace_id)
+    except SightlineError:
+        return OperatorPlace()
+    if workspace is None:
+        return OperatorPlace()
+    lat, lng = session.terms.lat, session.terms.lng
+    return OperatorPlace(distance_m=workspace.distance_m(lat, lng), covers_place=workspace.covers(lat, lng))
 
 
 async def _require_reliable(registry: Directory, deps: Deps, wallet: str) -> None:
@@ -129,19 +149,30 @@ async def _require_reliable(registry: Directory, deps: Deps, wallet: str) -> Non
 
 
 async def _assign(
-    registry: Directory, deps: Deps, operator: Operator, claim: ClaimByDispatch | ClaimByAccept, prepare: Prepare
+    registry: Directory,
+    deps: Deps,
+    session: Session,
+    operator: Operator,
+    claim: ClaimByDispatch | ClaimByAccept,
+    prepare: Prepare,
 ) -> OperatorAssigned | OperatorClaimed | Refusal:
     """Assign one operator; returns its refusal as a value."""
+    place = await _place(registry, deps, operator.workspace_id, session)
     if not deps.relations.is_external:
-        return await _claim_and_assign(registry, deps, operator, claim, prepare)
+        return await _claim_and_assign(registry, deps, operator, place, claim, prepare)
     try:
-        return await _claim_and_stage(registry, deps, operator.workspace_id, claim)
+        return await _claim_and_stage(registry, deps, operator.workspace_id, place, claim)
     except RefusedError as refused:
         return refused.refusal
 
 
 async def _claim_and_assign(
-    registry: Directory, deps: Deps, operator: Operator, claim: ClaimByDispatch | ClaimByAccept, prepare: Prepare
+    registry: Directory,
+    deps: Deps,
+    operator: Operator,
+    place: OperatorPlace,
+    claim: ClaimByDispatch | ClaimByAccept,
+    prepare: Prepare,
 ) -> OperatorAssigned | Refusal:
     """Store the claim and the assignment in one transaction, by the operator's workspace.
 
@@ -150,7 +181,7 @@ async def _claim_and_assign(
     """
     workspace, idle_since_ms = registry.ref(WORKSPACE, operator.workspace_id), 0
     for _ in range(PREPARED_MAX):
-        prepared = prepare(operator, idle_since_ms)
+        prepared = prepare(operator, place, idle_since_ms)
         try:
             answer = await workspace.ask(AssignOperator(claim, prepared.write), timeout_s=deps.limits.ask_timeout_s)
         except RefusedError as refused:
@@ -161,7 +192,7 @@ async def _claim_and_assign(
             case OperatorDiffers():
                 operator, idle_since_ms = answer.operator, answer.idle_since_ms
             case Rejected():
-                if prepare(operator, idle_since_ms).write.session.version == prepared.write.session.version:
+                if prepare(operator, place, idle_since_ms).write.session.version == prepared.write.session.version:
                     raise session_rejected(answer)
             case Refusal():
                 return answer
@@ -171,7 +202,7 @@ async def _claim_and_assign(
 
 
 async def _claim_and_stage(
-    registry: Directory, deps: Deps, workspace_id: str, claim: ClaimByDispatch | ClaimByAccept
+    registry: Directory, deps: Deps, workspace_id: str, place: OperatorPlace, claim: ClaimByDispatch | ClaimByAccept
 ) -> OperatorClaimed:
     """Claim one operator for the session and stage the relation between them."""
     operator = await _claim(registry, deps, workspace_id, claim)
@@ -180,7 +211,7 @@ async def _claim_and_stage(
     except BaseException:
         registry.ref(WORKSPACE, workspace_id).tell(FreeOperator(claim.session_id), lane=Lane.CONTROL)
         raise
-    return OperatorClaimed(operator, staged)
+    return OperatorClaimed(operator, staged, place)
 
 
 async def _claim(

@@ -11,9 +11,8 @@ from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.snapshots import Snapshots
 from sightline.actors.session.consumer_lease import renew_lease
-from sightline.actors.types import Answer, LiveFeed, OperatorPlace, SessionHistory, SessionListing, SessionPage
-from sightline.domain.errors import RefusedError, SightlineError
-from sightline.domain.geofence import distance_m
+from sightline.actors.types import Answer, LiveFeed, SessionHistory, SessionListing, SessionPage
+from sightline.domain.errors import RefusedError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.machine import deadline_ms, live_reading
@@ -106,25 +105,6 @@ class Reads:
             is_in_geofence=phase.location.is_inside,
             last_fix=phase.location.track.adopted,
         )
-
-    async def operator_place(self, status: SessionStatus) -> OperatorPlace:
-        """Where the operator of a session that was just assigned is. A failure leaves it unknown."""
-        terms, operator_id = status.terms, status.operator_workspace_id
-        if operator_id is None:
-            return OperatorPlace()
-        try:
-            operator = await self._look_up.require_workspace(operator_id)
-            newest = await self._deps.store.latest_heartbeat(operator_id)
-        except SightlineError:
-            return OperatorPlace()
-        covers_place = operator.covers(terms.lat, terms.lng)
-        if newest is not None:
-            lat, lng = newest.fix.lat, newest.fix.lng
-        elif operator.coverage is not None:
-            lat, lng = operator.coverage.lat, operator.coverage.lng
-        else:
-            return OperatorPlace(covers_place=covers_place)
-        return OperatorPlace(distance_m=round(distance_m(lat, lng, terms.lat, terms.lng)), covers_place=covers_place)
 
     async def meter(self, session_id: str, workspace_id: str) -> Answer[MeterStatus]:
         """The meter and its evidence."""

@@ -352,7 +352,9 @@ class SessionActor:
                     is_dispatched = isinstance(command, DispatchSession)
                     step = await self._durable.step(Assign(outcome.operator, is_dispatched))
                     tuples, token = outcome.staged.in_commit, outcome.staged.token
-                    answer = await self._durable.commit_command(step, command.caller, tuples=tuples, token=token)
+                    answer = await self._durable.commit_command(
+                        step, command.caller, tuples=tuples, token=token, place=outcome.place
+                    )
                     envelope.reply(command, answer)
                 case VideoReady():
                     step = await self._durable.step(GoLive(outcome.video, outcome.hold_tx_hash))

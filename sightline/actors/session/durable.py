@@ -12,7 +12,7 @@ from sightline.actors.kernel import Context
 from sightline.actors.messages import ClaimState, OperatorAssigned, PreparedAssignment, SessionMessage
 from sightline.actors.refusals import SESSION_NOT_FOUND
 from sightline.actors.session.effects import carry_out
-from sightline.actors.types import Answer, Caller
+from sightline.actors.types import Answer, Caller, OperatorPlace
 from sightline.actors.write_rejections import session_rejected
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Refusal
@@ -140,11 +140,12 @@ class DurableSession:
     # Durability.
 
     def prepare_assignment(
-        self, operator: Operator, idle_since_ms: int = 0, *, is_dispatched: bool, caller: Caller
+        self, operator: Operator, place: OperatorPlace, idle_since_ms: int = 0, *, is_dispatched: bool, caller: Caller
     ) -> PreparedAssignment:
         """Prepare the assignment of an operator; nothing is stored.
 
         Args:
+            place: Where the operator is; part of the answer.
             idle_since_ms: The assignment begins now, but not before this time of the operator's workspace.
 
         Raises:
@@ -154,7 +155,8 @@ class DurableSession:
         step = machine.step(session, Assign(operator, is_dispatched), now_ms, self._limits)
         if isinstance(step, Refusal):
             raise RefusedError(step)
-        answer = Answer(session_status(step.session, now_ms, self._limits, caller.workspace_id), now_ms)
+        status = session_status(step.session, now_ms, self._limits, caller.workspace_id)
+        answer = Answer(place.shown_in(status), now_ms)
         record = record_of(caller.idempotency, answer) if caller.idempotency is not None else None
         edge = TupleUpdate(operator_edge(session.id, operator.workspace_id))
         write = self._write(step, now_ms, tuples=(edge,), record=record)
@@ -175,10 +177,12 @@ class DurableSession:
         tuples: tuple[TupleUpdate, ...] = (),
         hold: HoldRequest | None = None,
         token: str | None = None,
+        place: OperatorPlace | None = None,
     ) -> Answer[SessionStatus]:
         """Store a command's step together with its answer, from which a repeat of the call is answered."""
         now_ms = self._now()
-        answer = Answer(session_status(step.session, now_ms, self._limits, caller.workspace_id), now_ms, token)
+        status = session_status(step.session, now_ms, self._limits, caller.workspace_id)
+        answer = Answer(status if place is None else place.shown_in(status), now_ms, token)
         record = record_of(caller.idempotency, answer) if caller.idempotency is not None else None
         revision = await self.commit(step, at_ms=now_ms, tuples=tuples, hold=hold, record=record)
         if isinstance(step.session.phase, Assigned) and token is None and revision is not None:

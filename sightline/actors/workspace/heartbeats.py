@@ -121,7 +121,10 @@ class HeartbeatIntake:
                 last = heartbeats[-1].sequence
         if isinstance(message, ReportHeartbeat) and verdicts[0] is not None:
             raise RefusedError(verdicts[0])
-        seen = workspace.seen(last, now_ms) if heartbeats else workspace
+        seen = workspace
+        if heartbeats:
+            newest = heartbeats[-1].fix
+            seen = workspace.seen(last, now_ms, (newest.lat, newest.lng))
         if isinstance(message, ReportHeartbeat):
             answer = Answer(seen, now_ms)
             reply = partial(envelope.reply, message, answer)

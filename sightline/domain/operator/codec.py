@@ -1,16 +1,19 @@
 """A workspace as a JSON-ready document, and back."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.operator.model import Availability, Claim, Workspace, WorkspaceRole
 
+STORED_APART: Final = frozenset({"version", "last_place"})
+"""A column of its own, and a part of the newest heartbeat."""
+
 
 def to_doc(workspace: Workspace) -> dict[str, Any]:
-    """Everything of the workspace but its version, which is a column of its own."""
+    """Everything of the workspace but what is stored apart."""
     # Not `asdict`, which copies everything inside as well and costs more than all the rest of a commit.
-    doc = {name: getattr(workspace, name) for name in workspace.__dataclass_fields__ if name != "version"}
+    doc = {name: getattr(workspace, name) for name in workspace.__dataclass_fields__ if name not in STORED_APART}
     doc["claims"] = {
         key: {name: getattr(claim, name) for name in claim.__dataclass_fields__}
         for key, claim in workspace.claims.items()

@@ -88,8 +88,10 @@ class Workspace:
     last_seen_at_ms: int | None = None
     deleted_at_ms: int | None = None
     version: int = 0
+    last_place: tuple[float, float] | None = None
+    """Latitude and longitude of the newest heartbeat. Not part of the stored document: the heartbeats have it."""
 
-    def seen(self, sequence: int, at_ms: int) -> "Workspace":
+    def seen(self, sequence: int, at_ms: int, place: tuple[float, float] | None) -> "Workspace":
         """After a heartbeat. Made field by field, since it is done for each: `replace` takes four times as long."""
         return Workspace(
             id=self.id,
@@ -113,6 +115,7 @@ class Workspace:
             last_seen_at_ms=max(self.last_seen_at_ms or 0, at_ms),
             deleted_at_ms=self.deleted_at_ms,
             version=self.version,
+            last_place=place if sequence >= self.last_sequence else self.last_place,
         )
 
     @property
@@ -136,6 +139,12 @@ class Workspace:
         """Whether the point is served; no coverage counts as everywhere."""
         coverage = self.coverage
         return coverage is None or coverage.contains(lat, lng)
+
+    def distance_m(self, lat: float, lng: float) -> int | None:
+        """The distance to a point in whole metres: from the newest heartbeat, else from the centre of the coverage."""
+        coverage = self.coverage
+        place = self.last_place or (None if coverage is None else (coverage.lat, coverage.lng))
+        return None if place is None else round(distance_m(*place, lat, lng))
 
     @property
     def live_session_id(self) -> str | None:

@@ -55,6 +55,10 @@ class SessionStatus:
     """While LIVE, for the operator only. Embeds a secret."""
     hold_tx_hash: str | None = None
     """The transaction by which the escrow contract took the hold."""
+    operator_distance_m: int | None = None
+    """In the answer of an assignment: how far from the place the operator was. None: not known."""
+    is_place_covered: bool | None = None
+    """In the answer of an assignment: whether the operator's coverage contained the place. None: not known."""
 
     @property
     def accrued(self) -> MicroUsdc:

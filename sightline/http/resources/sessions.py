@@ -166,7 +166,7 @@ class SessionResources:
     )
     async def dispatch(self, call: Call) -> Reply:
         """Assign an operator."""
-        return await self._assigned(call, await self._services.broker.dispatch(call.params["id"], call.caller()))
+        return self._assigned(call, await self._services.broker.dispatch(call.params["id"], call.caller()))
 
     @Route(
         "POST",
@@ -184,7 +184,7 @@ class SessionResources:
         """Assign the caller's own workspace."""
         body: AcceptSessionBody = call.body
         accepted = await self._services.broker.accept(call.params["id"], call.caller(), body.operator_workspace_id)
-        return await self._assigned(call, accepted)
+        return self._assigned(call, accepted)
 
     @Route(
         "POST",
@@ -308,9 +308,8 @@ class SessionResources:
         """Present a session to the caller, with a play URL of its own."""
         return partial(session_json, play_url=play_url_of(self._services.video, call))
 
-    async def _assigned(self, call: Call, answer: Answer[SessionStatus]) -> Reply:
+    def _assigned(self, call: Call, answer: Answer[SessionStatus]) -> Reply:
         """Present an assignment as `AssignedSession`; a replay may show a later session, without a token."""
         data = self._present(call)(answer.value)
-        where = await self._services.broker.reads.operator_place(answer.value)
-        found = {"distanceMeters": where.distance_m, "coversPlace": where.covers_place}
+        found = {"distanceMeters": answer.value.operator_distance_m, "coversPlace": answer.value.is_place_covered}
         return Reply(data | found | {"consistencyToken": answer.token}, answer.at_ms)

@@ -19,8 +19,8 @@ WRITE: Final = f"SELECT why, revision FROM write_workspace({', '.join(f'${number
 
 # The newest heartbeat is joined, because the workspace row is not written for every heartbeat.
 _SELECT = """
-SELECT w.doc, w.version, h.sequence, h.at_ms FROM workspace w LEFT JOIN LATERAL (
-  SELECT sequence, at_ms FROM heartbeat WHERE workspace_id = w.id ORDER BY sequence DESC LIMIT 1
+SELECT w.doc, w.version, h.sequence, h.at_ms, h.lat, h.lng FROM workspace w LEFT JOIN LATERAL (
+  SELECT sequence, at_ms, lat, lng FROM heartbeat WHERE workspace_id = w.id ORDER BY sequence DESC LIMIT 1
 ) h ON true
 """
 BY_IDS: Final = f"{_SELECT} WHERE w.id = ANY($1::uuid[])"
@@ -108,6 +108,9 @@ async def save_conducts(database: Database, found: Mapping[str, Conduct]) -> Non
 
 def _workspace(row: Mapping[str, Any]) -> Workspace:
     workspace = from_doc(load(row["doc"]), row["version"])
-    if row["sequence"] is None or row["sequence"] <= workspace.last_sequence:
+    if row["sequence"] is None:
+        return workspace
+    workspace = replace(workspace, last_place=(row["lat"], row["lng"]))
+    if row["sequence"] <= workspace.last_sequence:
         return workspace
     return replace(workspace, last_sequence=row["sequence"], last_seen_at_ms=row["at_ms"])

@@ -54,7 +54,8 @@ class Market:
 @asynccontextmanager
 async def open_market(server: Server, fund: Fund | None = None) -> AsyncIterator[Market]:
     """Open a market. `fund` is the faucet of an external chain."""
-    await server.start()
+    if server.process is None:
+        await server.start()
     operator = await a_tenant(server.url, "SUPPLIER", "operator")
     wallet = LocalWallet.create()
     async with AsyncExitStack() as stack:

@@ -53,7 +53,7 @@ EXPECTED = {
         "availability": Availability.OFFLINE, "rest": Availability.OFFLINE, "coverage_lat": None,
         "coverage_lng": None, "coverage_radius_m": None, "device_kind": DeviceKind.OTHER, "idle_since_ms": 0,
         "unstarted_for": (), "claims": {}, "last_sequence": -1, "sequence_base": 0, "last_seen_at_ms": None,
-        "deleted_at_ms": None, "version": 0,
+        "deleted_at_ms": None, "version": 0, "last_place": None,
     },
     Claim: {"is_live": False, "is_dispatched": False},
     AcceptPolicy: {"assignments_max": 3, "is_verified": False, "seen_within_ms": 60_000},
@@ -72,7 +72,8 @@ EXPECTED = {
     SessionStatus: {
         "assigned_at_ms": None, "started_at_ms": None, "ended_at_ms": None, "end_reason": None, "meter_state": None,
         "pause_reason": None, "clean_seconds": 0, "charged": 0, "settlement_tx_hash": None, "video_ref": None,
-        "whep_url": None, "whip_url": None, "hold_tx_hash": None,
+        "whep_url": None, "whip_url": None, "hold_tx_hash": None, "operator_distance_m": None,
+        "is_place_covered": None,
     },
 }  # fmt: skip
 

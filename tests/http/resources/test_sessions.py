@@ -361,6 +361,26 @@ async def test_the_answers_of_dispatch_and_accept_say_how_far_away_the_operator_
     assert (accepted["distanceMeters"], accepted["coversPlace"], accepted["requireCoverage"]) == (1112, True, True)
 
 
+@pytest.mark.parametrize("verb", ["dispatch", "accept"])
+async def test_a_repeated_assignment_says_where_the_operator_was_the_first_time(world: World, verb: str) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    await operator.go_online(coverageLat=52.52, coverageLng=13.404954, coverageRadiusMeters=5000)
+    data_of(await operator.beat())
+    path = f"{SESSIONS}/{(await world.request(consumer, lat=52.53, lng=13.404954))['id']}"
+    key = {"Idempotency-Key": "once"}
+
+    async def assign() -> object:
+        if verb == "dispatch":
+            return data_of(await consumer.key.post(f"{path}/dispatch", headers=key))
+        return data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}, headers=key))
+
+    first = await assign()
+    data_of(await operator.beat(lat=52.6, sequence=2))
+    elsewhere = {"coverageLat": 10.0, "coverageLng": 10.0, "coverageRadiusMeters": 5}
+    data_of(await operator.key.patch(operator.path, elsewhere))
+    assert await assign() == first
+
+
 async def test_an_operator_declines_an_assignment_and_is_not_offered_it_again(world: World) -> None:
     consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
     path = f"{SESSIONS}/{(await world.request(consumer))['id']}"

@@ -189,7 +189,9 @@ function draw(scenery: L.LayerGroup, { fence, operator, cells, cellDegrees }: Sc
     scenery.addLayer(mark(centre, "map-count", String(operators)));
   }
   if (fence !== null) {
-    scenery.addLayer(L.circle(fence, { radius: fence.radiusM, className: "map-fence", weight: 2, interactive: false }));
+    const circle = L.circle(fence, { radius: fence.radiusM, className: "map-fence", weight: 2, interactive: false });
+    scenery.addLayer(circle);
+    circle.getElement()?.setAttribute("data-radius-m", String(fence.radiusM));
     scenery.addLayer(mark(fence, "map-pin"));
   }
   if (operator !== null) {

@@ -16,7 +16,7 @@ import trio
 from sightline.actors.dispatch.find_operator import NO_COVERING_OPERATOR
 from sightline.actors.types import Caller, NewSession, NewWorkspace, PaidSession
 from sightline.domain.addresses import shown_address
-from sightline.domain.errors import RefusedError, UnavailableError
+from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.operator.model import WorkspaceRole
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import EndReason, SessionState
@@ -205,7 +205,6 @@ class ViewSales:
         self, session_id: str, quote_id: str, body: BuyViewBody, rate: MicroUsdc, payment: ExactPayment
     ) -> SessionStatus:
         workspace_id = self._keys.workspace_of(payment.payer)
-        # Two servers may take one payment at once: the second gets the answer of the first.
         once = IdempotencyKey(
             workspace_id=workspace_id, method="POST", path=VIEWS_PATH, key=session_id,
             body_hash=hashlib.sha256(quote_id.encode()).hexdigest(),
@@ -215,7 +214,14 @@ class ViewSales:
             radius_m=RADIUS_M, instructions=None, metadata_json=None, requires_coverage=True,
             paid=PaidSession(session_id=session_id, rate=rate), consent=payment.consent(),
         )  # fmt: skip
-        return (await self._broker.create_session(Caller(workspace_id=workspace_id, idempotency=once), new)).value
+        try:
+            return (await self._broker.create_session(Caller(workspace_id=workspace_id, idempotency=once), new)).value
+        except OutcomeUnknownError:
+            # Another server may have taken the same payment at the same time: the session is the same.
+            known = await self._find(session_id, payment.payer)
+            if known is None:
+                raise
+            return known
 
     async def _dispatched(self, view: SessionStatus) -> SessionStatus:
         """Assign an operator to a view that has none. Without one it is cancelled, and its payment can be used again.
