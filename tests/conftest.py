@@ -58,7 +58,7 @@ def data_directory() -> Iterator[Path]:
 def run_server() -> Iterator[Server]:
     """Run a server on a directory of its own."""
     with open_data_directory() as directory:
-        server = Server(directory)
+        server = Server(directory, env={"SIGHTLINE_VIDEO_CLIP_SECONDS": "10"})
         try:
             trio.run(server.start)
             yield server

@@ -310,6 +310,13 @@ class Settings(BaseModel):
         description="Largest video that is decoded for frames, WIDTHxHEIGHT, either way round: the area counts. Larger "
         "video is forwarded to viewers only.",
     )
+    video_clip_seconds: int = Field(
+        0,
+        ge=0,
+        le=30,
+        description="Seconds of received video that are kept in memory for clips, at most 16 MB for each session; 0: "
+        "none.",
+    )
     video_worker_memory_mb: int = Field(
         2048, ge=0, description="Resident memory in MB at which a video worker is restarted; 0: no limit."
     )

@@ -6,11 +6,11 @@ either decode the picture (Pillow) or are unmaintained (piexif).
 
 import struct
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from sightline.domain.geofence import Fix
 from sightline.evidence.origins import stated_by_operator
-from sightline.ports.evidence import FrameFacts
+from sightline.ports.evidence import ClipFacts, FrameFacts
 
 _SOI: Final = b"\xff\xd8"
 _APP1: Final = b"\xff\xe1"
@@ -27,12 +27,13 @@ _IN_GEOFENCE: Final = {True: "true", False: "false", None: "unknown"}
 
 _Tag = tuple[int, int, int, bytes]
 """Tag number, type, count, and value as bytes."""
+Properties: TypeAlias = dict[str, str | int | float | None]
 
 
-def frame_properties(facts: FrameFacts) -> dict[str, str | int | float | None]:
+def frame_properties(facts: FrameFacts) -> Properties:
     """The facts as names and values, as they appear in the XMP packet and in the C2PA manifest."""
-    frame, fix = facts.frame, facts.fix
-    return {
+    frame = facts.frame
+    own: Properties = {
         "sessionId": facts.session_id,
         "sequence": frame.sequence,
         "capturedAt": _iso(frame.captured_at_ms),
@@ -40,6 +41,28 @@ def frame_properties(facts: FrameFacts) -> dict[str, str | int | float | None]:
         "receivedAt": _iso(frame.received_at_ms),
         "publisherEpoch": frame.publisher_epoch,
         "pictureState": frame.state.value,
+    }
+    return own | _state_properties(facts)
+
+
+def clip_properties(facts: ClipFacts) -> Properties:
+    """The facts of a clip as names and values, as they appear in the C2PA manifest."""
+    clip = facts.clip
+    own: Properties = {
+        "sessionId": facts.session_id,
+        "capturedFrom": _iso(clip.started_at_ms),
+        "capturedTo": _iso(clip.ended_at_ms),
+        "capturedBy": "publisher" if clip.captured_by_rtcp else "server",
+        "receivedAt": _iso(clip.received_at_ms),
+        "frames": clip.frames,
+        "publisherEpoch": clip.publisher_epoch,
+    }
+    return own | _state_properties(facts)
+
+
+def _state_properties(facts: FrameFacts | ClipFacts) -> Properties:
+    fix = facts.fix
+    return {
         "meterState": facts.meter_state,
         "inGeofence": _IN_GEOFENCE[facts.is_in_geofence],
         "lat": None if fix is None else round(fix.lat, 6),

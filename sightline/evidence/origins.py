@@ -1,8 +1,9 @@
-"""Who states each fact of a frame: a signature proves who signed, and not that what others stated is true."""
+"""Who states each fact of a frame or clip: a signature proves who signed, and not that what others stated is true."""
 
 from enum import StrEnum
+from typing import Final
 
-from sightline.ports.evidence import FrameFacts
+from sightline.ports.evidence import ClipFacts, FrameFacts
 
 
 class Origin(StrEnum):
@@ -21,24 +22,45 @@ class Origin(StrEnum):
 _OF_OPERATOR = frozenset({Origin.PUBLISHED, Origin.STATED, Origin.DEVICE_CLOCK})
 
 
+_SHARED: Final[dict[str, str]] = {
+    "sessionId": Origin.RECORDED,
+    "capturedBy": Origin.RECORDED,
+    "receivedAt": Origin.SERVICE_CLOCK,
+    "publisherEpoch": Origin.RECORDED,
+    "meterState": Origin.FROM_MEDIA,
+    "inGeofence": Origin.FROM_STATED,
+    "lat": Origin.STATED,
+    "lng": Origin.STATED,
+    "accuracyM": Origin.STATED,
+    "positionAt": Origin.SERVICE_CLOCK,
+}
+
+
 def origins_of(facts: FrameFacts) -> dict[str, str]:
     """The origin of the picture and of each fact of `frame_properties`."""
     return {
         "picture": Origin.PUBLISHED,
-        "sessionId": Origin.RECORDED,
         "sequence": Origin.RECORDED,
-        "capturedAt": Origin.DEVICE_CLOCK if facts.frame.captured_by_rtcp else Origin.SERVICE_CLOCK,
-        "capturedBy": Origin.RECORDED,
-        "receivedAt": Origin.SERVICE_CLOCK,
-        "publisherEpoch": Origin.RECORDED,
+        "capturedAt": _captured(facts.frame.captured_by_rtcp),
         "pictureState": Origin.FROM_PICTURE,
-        "meterState": Origin.FROM_MEDIA,
-        "inGeofence": Origin.FROM_STATED,
-        "lat": Origin.STATED,
-        "lng": Origin.STATED,
-        "accuracyM": Origin.STATED,
-        "positionAt": Origin.SERVICE_CLOCK,
+        **_SHARED,
     }
+
+
+def clip_origins_of(facts: ClipFacts) -> dict[str, str]:
+    """The origin of the video and of each fact of `clip_properties`."""
+    captured = _captured(facts.clip.captured_by_rtcp)
+    return {
+        "picture": Origin.PUBLISHED,
+        "capturedFrom": captured,
+        "capturedTo": captured,
+        "frames": Origin.RECORDED,
+        **_SHARED,
+    }
+
+
+def _captured(by_rtcp: bool) -> Origin:
+    return Origin.DEVICE_CLOCK if by_rtcp else Origin.SERVICE_CLOCK
 
 
 def stated_by_operator(facts: FrameFacts) -> str:

@@ -1,10 +1,10 @@
-"""Port of the evidence in frames: what a picture shows, embedded in the file, and a signature over it."""
+"""Port of the evidence in frames and clips: what a picture shows, embedded in the file, and a signature over it."""
 
 from dataclasses import dataclass
 from typing import final
 
 from sightline.domain.geofence import Fix
-from sightline.ports.video import Frame
+from sightline.ports.video import Clip, Frame
 
 
 class EvidenceUnavailableError(Exception):
@@ -20,5 +20,17 @@ class FrameFacts:
     frame: Frame
     fix: Fix | None
     """The newest position of the device when the frame was answered; None before the first heartbeat."""
+    is_in_geofence: bool | None
+    meter_state: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipFacts:
+    """What the server knows of one clip. The position is that of its end."""
+
+    session_id: str
+    clip: Clip
+    fix: Fix | None
     is_in_geofence: bool | None
     meter_state: str

@@ -126,6 +126,55 @@ FrameReply: TypeAlias = Frame | FrameMissing
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clip:
+    """The last seconds of an input as they were received: encoded pictures in a container, without sound."""
+
+    video: bytes = field(repr=False)
+    media_type: str
+    """video/mp4 (H.264, fragmented) or video/webm (VP8)."""
+    started_at_ms: int
+    """Capture time of the first picture by the publisher's RTCP sender reports, else when it was received."""
+    ended_at_ms: int
+    """The same of the newest picture."""
+    captured_by_rtcp: bool
+    """True if both are reported by the publisher."""
+    received_at_ms: int
+    """When the kernel received the newest picture's last packet."""
+    age_ms: int
+    """From `received_at_ms` to the time of answering."""
+    frames: int
+    width: int
+    height: int
+    publisher_epoch: int
+    """Which publisher's video it is, as in a frame. A clip has one publisher."""
+
+
+class ClipMissingReason(Enum):
+    """Why there is no clip."""
+
+    OFF = "off"
+    """The server keeps no video for clips."""
+    NOT_RECEIVED = "not_received"
+    """No keyframe of the present publisher has arrived yet."""
+    STALE = "stale"
+    """The newest picture is older than 10 s."""
+    UNREADABLE = "unreadable"
+    """What the publisher sends cannot be put into a file."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipMissing:
+    """There is no clip to return."""
+
+    reason: ClipMissingReason
+
+
+ClipReply: TypeAlias = Clip | ClipMissing
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SignalRequest:
     """A WHIP or WHEP request as received over HTTP."""
 
@@ -213,6 +262,14 @@ class VideoBackend(Protocol):
 
     async def frame(self, ref: str, query: FrameQuery) -> FrameReply:
         """The newest frame that satisfies the query.
+
+        Raises:
+            VideoUnavailableError: The engine is down or did not answer in time.
+        """
+        ...
+
+    async def clip(self, ref: str, seconds: int) -> ClipReply:
+        """The last seconds, 1..30, from the keyframe before them on, or as many as the server has kept.
 
         Raises:
             VideoUnavailableError: The engine is down or did not answer in time.

@@ -15,6 +15,9 @@ from sightline.domain.access import Holder
 from sightline.domain.errors import UnavailableError, VideoUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.video import (
+    ClipMissing,
+    ClipMissingReason,
+    ClipReply,
     FrameMissing,
     FrameMissingReason,
     FrameQuery,
@@ -97,6 +100,13 @@ class EmbeddedBackend:
         if session_id is None:
             return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
         return await self._pool.frame(session_id, query)
+
+    async def clip(self, ref: str, seconds: int) -> ClipReply:
+        """The last seconds, as many as are kept."""
+        session_id = session_of_ref(ref)
+        if session_id is None:
+            return ClipMissing(reason=ClipMissingReason.NOT_RECEIVED)
+        return await self._pool.clip(session_id, seconds)
 
     async def signal(self, request: SignalRequest) -> SignalReply:
         """Answer one WHIP or WHEP request."""

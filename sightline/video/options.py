@@ -109,6 +109,10 @@ class Options:
     picture_max_width: int = 3_840
     picture_max_height: int = 2_160
     """Largest picture that is decoded, either way round; larger video is forwarded, and has no frames."""
+    clip_seconds: int = 0
+    """How many seconds of received video are kept for clips; 0 means none."""
+    clip_max_bytes: int = 16_000_000
+    """Memory for them of one input."""
     worker_memory_mb: int = 2_048
     """Resident memory at which a worker is restarted; 0 means no limit."""
     warm_ms: int = 3_000
@@ -122,6 +126,11 @@ class Options:
     """Interval at which the access of connected viewers is checked again."""
     worker_check_ms: int = 15_000
     """Interval of health checks of a worker, and their timeout; a worker that fails one is replaced."""
+
+    @property
+    def clips_max_bytes(self) -> int:
+        """Memory for clips of all inputs of one worker: a quarter of the worker's."""
+        return (self.worker_memory_mb or 1 << 20) * 250_000
 
     @property
     def decoders_max_bytes(self) -> int:

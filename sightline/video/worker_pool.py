@@ -12,7 +12,17 @@ import trio
 
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.clock import Clock
-from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, FrameReply, MediaEvent, MediaKind
+from sightline.ports.video import (
+    ClipMissing,
+    ClipMissingReason,
+    ClipReply,
+    FrameMissing,
+    FrameMissingReason,
+    FrameQuery,
+    FrameReply,
+    MediaEvent,
+    MediaKind,
+)
 from sightline.system.clock import boot_now_ms
 from sightline.video.ipc import messages
 from sightline.video.ipc.framing import Header
@@ -97,6 +107,13 @@ class WorkerPool:
         header: Header = {"op": "frame", "session": session_id, "query": messages.query_to_wire(query)}
         fields, body = await self.ask(session_id, header, extra_ms=query.wait_ms)
         return messages.frame_from_wire(fields, body)
+
+    async def clip(self, session_id: str, seconds: int) -> ClipReply:
+        """The last seconds of an input."""
+        if not self.has(session_id):
+            return ClipMissing(reason=ClipMissingReason.NOT_RECEIVED)
+        header: Header = {"op": "clip", "session": session_id, "seconds": seconds}
+        return messages.clip_from_wire(*await self.ask(session_id, header))
 
     # -- viewers
 

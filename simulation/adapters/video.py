@@ -9,6 +9,9 @@ import trio
 from sightline.domain.access import Holder
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import (
+    ClipMissing,
+    ClipMissingReason,
+    ClipReply,
     FrameMissing,
     FrameMissingReason,
     FrameQuery,
@@ -79,6 +82,11 @@ class SimVideo:
         """Report that there is no frame."""
         await trio.lowlevel.checkpoint()
         return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
+
+    async def clip(self, ref: str, seconds: int) -> ClipReply:
+        """Report that there is no clip."""
+        await trio.lowlevel.checkpoint()
+        return ClipMissing(reason=ClipMissingReason.NOT_RECEIVED)
 
     async def signal(self, request: SignalRequest) -> SignalReply:
         """Answer 404: a simulated input has no WebRTC endpoint."""

@@ -19,7 +19,7 @@ def dev() -> Iterator[dict[str, Any]]:
     """What `sightline dev --json` prints; its server, operator and device run until the end of the test process."""
     with open_data_directory() as directory:
         line = [*COMMAND, "dev", "--json", "--port", "0", "--data-dir", str(directory)]
-        env = os.environ | {"SIGHTLINE_FRAME_SIGNING": "request"}
+        env = os.environ | {"SIGHTLINE_FRAME_SIGNING": "request", "SIGHTLINE_VIDEO_CLIP_SECONDS": "10"}
         process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         try:

@@ -13,6 +13,7 @@ from queue import Queue
 from threading import Thread
 from typing import Any
 
+import av
 import httpx
 import pytest
 import simplejpeg
@@ -83,6 +84,25 @@ def test_watch_saves_signed_frames_that_verify_accepts(dev: dict[str, Any], tmp_
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         verdicts.append((done.returncode, json.loads(done.stdout)["verdict"]))
     assert verdicts == [(1, "untrusted"), (1, "unsigned")], "without --root no signer is trusted"
+
+
+def test_clip_saves_the_last_seconds_and_verify_accepts_them(dev: dict[str, Any], tmp_path: Path) -> None:
+    with Sightline(dev["url"], dev["consumerKey"]) as sl, sl.view(dev["lat"], dev["lng"], seconds=120) as view:
+        next(frame for frame in view.frames() if frame.location is not None)  # the device's first heartbeat
+        taken = view.clip(2)
+        options = ("--seconds", "2", "--signed", "--json", "--out", str(tmp_path / "last"))
+        said = json.loads(sightline(dev, "clip", view.session.id, *options))
+    assert taken.location is not None
+    assert (taken.suffix, taken.width, taken.meter_state) == (".mp4", 1280, "RUNNING")
+    assert said["file"] == str(tmp_path / "last.mp4")
+    with av.open(said["file"]) as container:
+        assert sum(1 for _ in container.decode(video=0)) == said["frames"] > 0
+    root = tmp_path / "root.pem"
+    root.write_text(httpx.get(f"{dev['url']}/.well-known/sightline-certificates.pem").text)
+    checked = sightline(dev, "verify", said["file"], "--root", str(root))
+    assert view.session.id in checked
+    [captured] = (line for line in checked.splitlines() if line.startswith("  captured     "))
+    assert captured.endswith(("(clock of the operator's device)", "(clock of the service, when it arrived)"))
 
 
 def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_path: Path) -> None:

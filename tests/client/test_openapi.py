@@ -74,6 +74,7 @@ METHODS = {
     "listMeterEvents": "sessions.meter_events_page",
     "getReceipt": "sessions.receipt",
     "getViewerToken": "sessions.viewer_token",
+    "getClip": "sessions.clip",
     "getFrame": "sessions.frame",
     "getSettlement": "sessions.settlement",
     "getWallet": "wallet.get",

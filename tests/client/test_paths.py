@@ -15,6 +15,7 @@ HOSTILE = ("../wallet", "..", ".", "", "a/b", "a?b=c", "a#b", "a%2Fb", "%2e%2e",
 CALLS: dict[str, Callable[[AsyncSightline, str], Awaitable[Any]]] = {
     "session": lambda sl, name: sl.sessions.get(name),
     "frame": lambda sl, name: sl.sessions.frame(name),
+    "clip": lambda sl, name: sl.sessions.clip(name),
     "dispatch": lambda sl, name: sl.sessions.dispatch(name),
     "end": lambda sl, name: sl.sessions.end(name),
     "settlement": lambda sl, name: sl.sessions.settlement(name),
@@ -53,7 +54,7 @@ async def test_an_agent_cannot_reach_another_path_by_a_session_id() -> None:
     async with httpx2.AsyncClient(transport=recorder) as http:
         built = build_server(lambda _ctx: AsyncSightline(URL, "svc_test_key", http=http))
         async with Client(built) as client:
-            for tool in ("get_session", "get_frame", "end_session", "cancel_request", "verify_receipt"):
+            for tool in ("get_session", "get_frame", "get_clip", "end_session", "cancel_request", "verify_receipt"):
                 answer = await client.call_tool(tool, {"session_id": "../wallet"})
                 assert answer.is_error
                 assert "is not an id" in str(answer.content[0])

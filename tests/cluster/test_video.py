@@ -1,5 +1,6 @@
 """Any server takes and shows the video of any session; its home may die."""
 
+import io
 import os
 import signal
 import sys
@@ -8,10 +9,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
+import av
 import pytest
 import trio
 
-from sightline_client import Frame, OutcomeUnknownError, UnavailableError
+from sightline_client import AsyncSightline, Frame, OutcomeUnknownError, UnavailableError
 from sightline_client.video.assets import clip_path
 from tests.client.api import Api
 from tests.cluster.servers import Cluster, a_cluster
@@ -25,7 +27,7 @@ TAKE_OVER_S = 60.0
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Cluster]:
     """Two servers shared by the tests of this module; the last test kills one."""
-    with a_cluster(2) as cluster:
+    with a_cluster(2, SIGHTLINE_VIDEO_CLIP_SECONDS="10") as cluster:
         trio.run(cluster.start)
         yield cluster
 
@@ -130,6 +132,11 @@ async def test_a_session_is_published_watched_and_polled_at_a_server_that_is_not
         second = await live.frame(live.home, first.sequence)
         assert (await live.frame(live.other, second.sequence)).sequence > second.sequence > first.sequence
         assert (await play_json(live.other.url + live.whep, 1.0))["frames"] > 10
+        for server in (live.home, live.other):
+            async with AsyncSightline(server.url, key=live.consumer.key) as consumer:
+                clip = await consumer.sessions.clip(live.session_id, seconds=1)
+            with av.open(io.BytesIO(clip.video)) as container:
+                assert sum(1 for _ in container.decode(video=0)) == clip.frames > 10
 
 
 async def connections(server: Server) -> int:

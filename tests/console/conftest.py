@@ -27,7 +27,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
-    server = ConsoleServer(tmp_path_factory.mktemp("console"), SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK="true")
+    server = ConsoleServer(
+        tmp_path_factory.mktemp("console"), SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK="true", SIGHTLINE_VIDEO_CLIP_SECONDS="10"
+    )
     server.start()
     yield server
     server.end()

@@ -11,6 +11,10 @@ from sightline.ports.chain import CALL_GAS_DEFAULT, ChainConfig
 from sightline.ports.clock import Clock
 from sightline.ports.relations import ObjectRef, Relations, RelationTuple, Staged, TupleUpdate
 from sightline.ports.video import (
+    Clip,
+    ClipMissing,
+    ClipMissingReason,
+    ClipReply,
     Frame,
     FrameMissing,
     FrameMissingReason,
@@ -72,6 +76,23 @@ class PlainChain:
         return await self.call(address, b"")
 
 
+def a_clip(now_ms: int, video: bytes) -> Clip:
+    """A clip of the second before."""
+    return Clip(
+        video=video,
+        media_type="video/mp4",
+        started_at_ms=now_ms - 1_000,
+        ended_at_ms=now_ms,
+        captured_by_rtcp=False,
+        received_at_ms=now_ms,
+        age_ms=12,
+        frames=25,
+        width=64,
+        height=64,
+        publisher_epoch=7,
+    )
+
+
 class ShownVideo:
     """A video engine that shows the pictures it is handed."""
 
@@ -85,6 +106,9 @@ class ShownVideo:
         self.signals: list[SignalRequest] = []
         self._newest: dict[str, Frame] = {}
         self._lost: set[str] = set()
+        self._clips: dict[str, ClipReply] = {}
+        self.clip_seconds: list[int] = []
+        """What was asked for."""
         self._shown = trio.Event()
         self._send, self._receive = trio.open_memory_channel[MediaEvent](10_000)
 
@@ -138,6 +162,17 @@ class ShownVideo:
             frame = replace(frame, state=PictureState.LOST)
         width = min(query.width or frame.width, frame.width)
         return replace(frame, age_ms=age_ms, width=width, height=frame.height * width // frame.width)
+
+    async def clip(self, ref: str, seconds: int) -> ClipReply:
+        if self.is_down:
+            raise VideoUnavailableError("the engine is down")
+        await trio.lowlevel.checkpoint()
+        self.clip_seconds.append(seconds)
+        return self._clips.get(ref, ClipMissing(reason=ClipMissingReason.NOT_RECEIVED))
+
+    def keep(self, session_id: str, clip: ClipReply) -> None:
+        """The last seconds are these."""
+        self._clips[f"vid-{session_id}"] = clip
 
     def _is_newer(self, ref: str, query: FrameQuery) -> bool:
         frame = self._newest.get(ref)

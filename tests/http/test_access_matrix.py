@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 
 from sightline.http.services import ResourceOptions
+from tests.http.fakes import a_clip
 from tests.http.world import (
     BERLIN,
     EVERY_SCOPE,
@@ -58,6 +59,7 @@ class Cast:
         path = await self.assigned()
         data_of(await self.parties["operator"].key.post(f"{path}/start"))
         self.world.video.show(self.session_id, 1)
+        self.world.video.keep(self.session_id, a_clip(self.world.clock.now_ms(), b"a clip"))
         return path
 
     async def tidy(self) -> None:
@@ -417,7 +419,7 @@ RULES = [
             roles=ANYBODY,
             parties=BOTH,
         )
-        for tail in ("", "/meter", "/meter/events", "/viewer-token", "/frame", "/frames?fps=30", "/events")
+        for tail in ("", "/meter", "/meter/events", "/viewer-token", "/frame", "/clip", "/frames?fps=30", "/events")
     ),
     Rule(name="read paid view", method="GET", prepare=paid_view, scopes=(READ,), roles=ANYBODY, parties=BOTH),
     Rule(

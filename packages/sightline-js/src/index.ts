@@ -6,5 +6,5 @@ export {
   CHECKS, chainHash, verifyReceipt, type Check, type TrustedDeployment, type Failure, type SkipReason, type Verification,
 } from "./receipt.js";
 export type { components, operations, paths } from "./schema.gen.js";
-export { Stills, frame, type FrameQuery, type Still } from "./stills.js";
+export { Stills, clip, frame, type Clip, type FrameQuery, type Still } from "./stills.js";
 export { WebhookError, verifyWebhook, type WebhookEvent, type WebhookHeaders, type WebhookOptions } from "./webhook.js";

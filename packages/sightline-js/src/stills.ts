@@ -1,4 +1,4 @@
-// The newest frame as JPEG, again and again: for networks that let no WebRTC through.
+// The newest frame as JPEG, again and again: for networks that let no WebRTC through. The last seconds as a file.
 import { failureOf, type Connection } from "./http.js";
 import { pause } from "./webrtc.js";
 
@@ -44,6 +44,36 @@ export async function frame({ url, key }: Connection, sessionId: string, query: 
     location: header("location"),
     state: header("frame-state"),
     publisherEpoch: Number(header("publisher-epoch")),
+  };
+}
+
+/** The last seconds as a video file. */
+export interface Clip {
+  /** MP4, or WebM if the camera sends VP8: its `type` says which. */
+  video: Blob;
+  /** Object URL of `video`; revoke it when it is no longer shown. */
+  url: string;
+  capturedFrom: string;
+  capturedTo: string;
+  /** `lat,lng;accuracy` as in the header X-SVC-Location. */
+  location: string;
+  frames: number;
+}
+
+/** Fetch the last seconds, 1 to 30, of a server that keeps them. Throws ApiError: 400 `clip:off` if it does not. */
+export async function clip({ url, key }: Connection, sessionId: string, seconds = 10): Promise<Clip> {
+  const address = new URL(`/api/v1/sessions/${sessionId}/clip?seconds=${seconds}`, url);
+  const answer = await fetch(address, { headers: key === undefined ? {} : { authorization: `Bearer ${key}` } });
+  if (!answer.ok) throw failureOf(answer, await answer.json().catch(() => null));
+  const header = (name: string): string => answer.headers.get(`x-svc-${name}`) ?? "";
+  const video = await answer.blob();
+  return {
+    video,
+    url: URL.createObjectURL(video),
+    capturedFrom: header("clip-from"),
+    capturedTo: header("clip-to"),
+    location: header("location"),
+    frames: Number(header("clip-frames")),
   };
 }
 

@@ -116,6 +116,7 @@ def video_options(settings: Settings, secrets: Secrets, public_url: str) -> Opti
         poll_key_ms=settings.video_poll_key_ms,
         picture_max_width=picture_width,
         picture_max_height=picture_height,
+        clip_seconds=settings.video_clip_seconds,
         worker_memory_mb=settings.video_worker_memory_mb,
         publish_bitrate_max_bps=settings.video_publish_bitrate_max_bps,
         turn_secret=settings.video_turn_secret.get_secret_value() if settings.video_turn_secret is not None else "",

@@ -6,9 +6,9 @@ addresses. When it has ended, the owner opens the input on its own media workers
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 import structlog
 import trio
@@ -22,6 +22,9 @@ from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.video import (
+    ClipMissing,
+    ClipMissingReason,
+    ClipReply,
     FrameMissing,
     FrameMissingReason,
     FrameQuery,
@@ -34,6 +37,7 @@ from sightline.ports.video import (
     VideoInput,
 )
 from sightline.video import signalling
+from sightline.video.ipc import messages
 from sightline.video.tokens import ref_of, session_of_ref
 
 CLOSE_RETRY_S: Final = 5.0
@@ -43,6 +47,7 @@ NO_SERVER: Final = signalling.problem(
     503, "The server that has this live input does not answer, or has ended", headers=[("Retry-After", "2")]
 )
 
+R = TypeVar("R")
 log = structlog.get_logger()
 
 
@@ -131,21 +136,30 @@ class ClusterBackend:
         session_id = session_of_ref(ref)
         if session_id is None or self._is_here(session_id):
             return await self._own.frame(ref, query)
-        found = self._locations.known(session_id)
-        if found is not None:
-            reply = await self._fetch(found[0], ref, query)
-            if reply is not None:
-                return reply
-        found = await self._locations.find(session_id)
-        reply = None if found is None else await self._fetch(found[0], ref, query)
+        reply = await self._fetch(session_id, lambda url: self._frames.fetch(url, ref, query))
         return reply or FrameMissing(reason=FrameMissingReason.NOT_DECODED)
 
-    async def _fetch(self, server: str, ref: str, query: FrameQuery) -> FrameReply | None:
-        """Read a frame from a server, at the URL that its lease says."""
+    async def clip(self, ref: str, seconds: int) -> ClipReply:
+        """The last seconds, from the server that has the input."""
+        session_id = session_of_ref(ref)
+        if session_id is None or self._is_here(session_id):
+            return await self._own.clip(ref, seconds)
+        reply = await self._fetch(session_id, lambda url: self._frames.fetch_clip(url, ref, seconds))
+        return reply or ClipMissing(reason=ClipMissingReason.NOT_RECEIVED)
+
+    async def _fetch(self, session_id: str, read: Callable[[str], Awaitable[R]]) -> R | None:
+        """Read from the server that has an input, at the URL that its lease says; None if no server has it."""
+        found = self._locations.known(session_id)
+        if found is not None and (reply := await read(self._url_of(found[0]))) is not None:
+            return reply
+        found = await self._locations.find(session_id)
+        return None if found is None else await read(self._url_of(found[0]))
+
+    def _url_of(self, server: str) -> str:
         url = self._peers.url_of(server)
         if url is None:
             raise VideoUnavailableError("the lease of the server that has the input says no URL")
-        return await self._frames.fetch(url, ref, query)
+        return url
 
     async def signal(self, request: SignalRequest) -> SignalReply:
         """Answer a WHIP or WHEP request, or let the server answer it that has the input."""
@@ -213,7 +227,7 @@ class ClusterBackend:
                 self._to_close_here.send_nowait(ref_of(session_id))
 
     async def answer_frame(self, ref: str, headers: Mapping[str, str]) -> SignalReply:
-        """Answer another server's request for a frame."""
+        """Answer another server's request for a frame or a clip."""
         proof = self._door.admit(ref, headers)
         if proof is None:
             return SignalReply(status=401)
@@ -223,7 +237,9 @@ class ClusterBackend:
         if session_id is None or not self._is_here(session_id):
             return SignalReply(status=404)
         try:
-            return self._door.seal(proof, await self._own.frame(ref, query))
+            if isinstance(query, frames.ClipQuery):
+                return self._door.seal(proof, *messages.clip_to_wire(await self._own.clip(ref, query.clip_seconds)))
+            return self._door.seal(proof, *messages.frame_to_wire(await self._own.frame(ref, query)))
         except VideoUnavailableError:
             return SignalReply(status=503)
 

@@ -1,4 +1,4 @@
-"""Frames between servers: HTTP between their internal listeners, because a JPEG of 80 KB would fill the bus (ADR 0172).
+"""Frames and clips between servers: HTTP between their internal listeners, because they would fill the bus (ADR 0172).
 
 The listeners speak plain HTTP, so the messages protect themselves, with keys that derive from the secrets which all
 servers of a service share:
@@ -14,8 +14,9 @@ passes can prevent an answer, and cannot make one.
 import hashlib
 import hmac
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Final, final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar, final
 
 import httpcore
 import orjson
@@ -27,8 +28,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
-from sightline.ports.video import FrameQuery, FrameReply, SignalReply
+from sightline.ports.video import ClipReply, FrameQuery, FrameReply, SignalReply
 from sightline.video.ipc import messages
+from sightline.video.ipc.framing import Header
 
 PATH: Final = "/internal/frames/"
 QUERY_HEADER: Final = "x-svc-frame-query"
@@ -44,6 +46,8 @@ CONNECT_TIMEOUT_S: Final = 1.0
 ANSWER_TIMEOUT_S: Final = 3.0
 CONNECTIONS_MAX: Final = 512
 IDLE_S: Final = 30.0
+
+R = TypeVar("R", FrameReply, ClipReply)
 
 
 @final
@@ -102,12 +106,11 @@ class FrameDoor:
             return None
         return expected if self._is_first(stamp, int(sent_at) + VALID_MS, now_ms) else None
 
-    def seal(self, proof: bytes, reply: FrameReply) -> SignalReply:
-        """The HTTP answer with a frame, or with the reason why there is none."""
-        facts, jpeg = messages.frame_to_wire(reply)
+    def seal(self, proof: bytes, facts: Header, picture: bytes) -> SignalReply:
+        """The HTTP answer with a frame or clip, or with the reason why there is none."""
         head = orjson.dumps(facts)
         nonce = self._ids.token_bytes(GCM_NONCE_BYTES)
-        clear = b"%b%b%b" % (len(head).to_bytes(LENGTH_BYTES), head, jpeg)
+        clear = b"%b%b%b" % (len(head).to_bytes(LENGTH_BYTES), head, picture)
         body = nonce + self._keys.answer_cipher(proof).encrypt(nonce, clear, None)
         return SignalReply(status=200, headers=(("content-type", "application/octet-stream"),), body=body)
 
@@ -120,10 +123,19 @@ class FrameDoor:
         return True
 
 
-def query_of(headers: Mapping[str, str]) -> FrameQuery | None:
+@final
+@dataclass(frozen=True, slots=True)
+class ClipQuery:
+    """A request for a clip."""
+
+    clip_seconds: int
+
+
+def query_of(headers: Mapping[str, str]) -> FrameQuery | ClipQuery | None:
     """The query of a request; None if it is not valid."""
     try:
-        return messages.query_from_wire(orjson.loads(headers.get(QUERY_HEADER, "")))
+        fields = orjson.loads(headers.get(QUERY_HEADER, ""))
+        return ClipQuery(**fields) if "clip_seconds" in fields else messages.query_from_wire(fields)
     except (orjson.JSONDecodeError, TypeError):
         return None
 
@@ -159,7 +171,17 @@ class FrameClient:
         Raises:
             VideoUnavailableError: The server did not answer in time, or its media worker is down.
         """
-        asked = orjson.dumps(messages.query_to_wire(query)).decode()
+        answer = await self._ask(url, ref, messages.query_to_wire(query), query.wait_ms)
+        return None if answer is None else self._open(answer, messages.frame_from_wire)
+
+    async def fetch_clip(self, url: str, ref: str, seconds: int) -> ClipReply | None:
+        """Read a clip; None if that server does not hold the input. Raises as `fetch` does."""
+        answer = await self._ask(url, ref, {"clip_seconds": seconds}, 0)
+        return None if answer is None else self._open(answer, messages.clip_from_wire)
+
+    async def _ask(self, url: str, ref: str, query: Header, wait_ms: int) -> tuple[bytes, bytes] | None:
+        """The proof of a request and the sealed answer to it; None if that server does not hold the input."""
+        asked = orjson.dumps(query).decode()
         stamp = f"{self._clock.now_ms()}.{self._ids.token_bytes(NONCE_BYTES).hex()}"
         proof = self._keys.sign(url, ref, asked, stamp)
         headers = [
@@ -167,7 +189,7 @@ class FrameClient:
             (b"authorization", f"{SCHEME} {stamp}.{proof.hex()}".encode()),
             (QUERY_HEADER.encode(), asked.encode()),
         ]
-        answer_s = self._answer_timeout_s + query.wait_ms / 1_000
+        answer_s = self._answer_timeout_s + wait_ms / 1_000
         timeouts = {"connect": CONNECT_TIMEOUT_S, "read": answer_s, "write": answer_s, "pool": answer_s}
         try:
             reply = await self._pool.request("GET", url + PATH + ref, headers=headers, extensions={"timeout": timeouts})
@@ -177,12 +199,13 @@ class FrameClient:
             return None
         if reply.status != 200:
             raise VideoUnavailableError(f"the server that has the input answered {reply.status}")
-        return self._open(proof, reply.content)
+        return proof, reply.content
 
-    def _open(self, proof: bytes, body: bytes) -> FrameReply:
+    def _open(self, answer: tuple[bytes, bytes], read: Callable[[Header, bytes], R]) -> R:
+        proof, body = answer
         try:
             clear = self._keys.answer_cipher(proof).decrypt(body[:GCM_NONCE_BYTES], body[GCM_NONCE_BYTES:], None)
             end = LENGTH_BYTES + int.from_bytes(clear[:LENGTH_BYTES])
-            return messages.frame_from_wire(orjson.loads(clear[LENGTH_BYTES:end]), clear[end:])
+            return read(orjson.loads(clear[LENGTH_BYTES:end]), clear[end:])
         except (InvalidTag, ValueError, LookupError, TypeError) as error:
             raise VideoUnavailableError("the answer to a request for a frame is not authentic") from error

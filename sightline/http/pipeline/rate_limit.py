@@ -30,6 +30,8 @@ class RateClass(StrEnum):
     """Frames of one session, per workspace and session."""
     FRAMES = "frames"
     """Frame requests of one workspace for all sessions, unknown ones included."""
+    CLIP = "clip"
+    """Clips of one session, per workspace and session."""
     LOCATION = "location"
     """Heartbeats; a batch costs one token for each ten."""
     QUOTE = "quote"
@@ -65,6 +67,7 @@ DEFAULT_BUDGETS: Final[Mapping[RateClass, Budget]] = {
     RateClass.LIST: Budget(10, 10),
     RateClass.FRAME: Budget(10, 20),
     RateClass.FRAMES: Budget(200, 400),
+    RateClass.CLIP: Budget(0.5, 5),
     RateClass.LOCATION: Budget(4, 10),
     RateClass.QUOTE: Budget(10, 10),
     RateClass.CREATE: Budget(10, 10),

@@ -1,4 +1,4 @@
-"""The newest frame as JPEG: one at a time for polling agents, or as a multipart stream."""
+"""The newest frame as JPEG, one at a time for polling agents or as a multipart stream; the last seconds as a clip."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,15 +14,24 @@ from sightline.domain.errors import OutcomeUnknownError, RefusedError, Unavailab
 from sightline.domain.geofence import Fix
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import MeterState
+from sightline.evidence.signing import MP4
 from sightline.http.pipeline.call import Call, Emit, Raw, Stream, TextHeaders
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.resources.streams import StreamSlots
 from sightline.http.schemas.base import iso
-from sightline.http.schemas.sessions import FrameQueryString, FramesQueryString
+from sightline.http.schemas.sessions import ClipQueryString, FrameQueryString, FramesQueryString
 from sightline.http.services import Services
-from sightline.ports.evidence import EvidenceUnavailableError, FrameFacts
-from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery, PictureState
+from sightline.ports.evidence import ClipFacts, EvidenceUnavailableError, FrameFacts
+from sightline.ports.video import (
+    ClipMissing,
+    ClipMissingReason,
+    Frame,
+    FrameMissing,
+    FrameMissingReason,
+    FrameQuery,
+    PictureState,
+)
 
 BOUNDARY: Final = "sightline-frame"
 _ERRORS: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE, Code.VIDEO_ERROR)
@@ -62,6 +71,29 @@ _HEADERS: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
         {"type": "string"},
         "`lat,lng;accuracy=metres;at=instant` as the operator's device states it, or `unknown`",
     ),
+}
+_NO_CLIP: Final = {
+    ClipMissingReason.OFF: Refusal(
+        Code.INVALID_INPUT, "clip:off", "This server keeps no video for clips; its operator can set VIDEO_CLIP_SECONDS"
+    ),
+    ClipMissingReason.NOT_RECEIVED: Refusal(Code.FRAME_NOT_AVAILABLE, "clip:notReceived", retry_after_s=1),
+    ClipMissingReason.STALE: Refusal(Code.FRAME_NOT_AVAILABLE, "clip:stale", retry_after_s=1),
+    ClipMissingReason.UNREADABLE: Refusal(Code.FRAME_NOT_AVAILABLE, "clip:unreadable"),
+}
+_CLIP_SIGNING_OFF: Final = Refusal(Code.INVALID_INPUT, "clip:signed", "This server does not sign clips")
+_CLIP_IS_WEBM: Final = Refusal(
+    Code.INVALID_INPUT, "clip:signed", "The publisher sends VP8, and a WebM file cannot be signed; H.264 can"
+)
+_CLIP_NOT_SIGNED: Final = Refusal(Code.VIDEO_ERROR, "clip:notSigned", "The clip could not be signed")
+_CLIP_HEADERS: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
+    "x-svc-clip-from": (_TIME, "When the first picture was captured, by the publisher's clock if it sends one"),
+    "x-svc-clip-to": (_TIME, "When the last picture was captured"),
+    "x-svc-clip-age-ms": (_WHOLE_NUMBER, "Age of the last picture at the time of the answer"),
+    "x-svc-clip-frames": (_WHOLE_NUMBER, "Number of pictures"),
+    "x-svc-clip-width": (_WHOLE_NUMBER, "Pixels"),
+    "x-svc-clip-height": (_WHOLE_NUMBER, "Pixels"),
+    "x-svc-publisher-epoch": (_WHOLE_NUMBER, "Which publisher's video it is, as in a frame; a clip has one"),
+    **{name: _HEADERS[name] for name in ("x-svc-meter-state", "x-svc-in-geofence", "x-svc-location")},
 }
 
 
@@ -283,3 +315,74 @@ def _part(picture: bytes, headers: TextHeaders) -> bytes:
     lines = [f"--{BOUNDARY}", "content-type: image/jpeg", f"content-length: {len(picture)}"]
     lines += [f"{name}: {value}" for name, value in headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + picture + b"\r\n"
+
+
+@final
+class ClipResources:
+    """/sessions/{id}/clip."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    @Route(
+        "GET",
+        "/api/v1/sessions/{id}/clip",
+        "getClip",
+        "video",
+        "The last seconds as a video file",
+        description="Fragmented MP4 of H.264, or WebM (`video/webm`) if the publisher sends VP8: the pictures as they "
+        "were received, without sound. It starts at the keyframe before the seconds asked for, and is shorter if the "
+        "server has kept less, the publisher is new, or the size of H.264 has changed. With `signed=1` an MP4 is "
+        "signed by C2PA. The position and the pictures are what the operator's device sent: a signature does not make "
+        "them true.",
+        operation=Operation.WATCH_VIDEO,
+        rate=RateClass.FRAMES,
+        query=ClipQueryString,
+        media_type=MP4,
+        response_headers=_CLIP_HEADERS,
+        errors=(*_ERRORS, Code.FRAME_NOT_AVAILABLE),
+    )
+    async def clip(self, call: Call) -> Raw:
+        """The last seconds of the present publisher."""
+        query: ClipQueryString = call.query
+        session_id = call.params["id"]
+        call.limit_rate(RateClass.CLIP, f"{call.workspace_id}/{session_id}")
+        feed = await self._services.broker.reads.live_feed(session_id, call.workspace_id)
+        policy = self._services.options.frame_signing
+        if query.signed and policy == "off":
+            raise RefusedError(_CLIP_SIGNING_OFF)
+        clip = await self._services.video.clip(feed.video_ref, query.seconds)
+        if isinstance(clip, ClipMissing):
+            raise RefusedError(_NO_CLIP[clip.reason])
+        video = clip.video
+        if query.signed or policy == "always":
+            video = await self._signed(
+                ClipFacts(
+                    session_id=session_id,
+                    clip=clip,
+                    fix=feed.last_fix,
+                    is_in_geofence=feed.is_in_geofence,
+                    meter_state=feed.meter_state,
+                )
+            )
+        headers = (
+            ("content-type", clip.media_type),
+            ("cache-control", "no-store"),
+            *feed_headers(feed),
+            ("x-svc-clip-from", iso(clip.started_at_ms)),
+            ("x-svc-clip-to", iso(clip.ended_at_ms)),
+            ("x-svc-clip-age-ms", str(clip.age_ms)),
+            ("x-svc-clip-frames", str(clip.frames)),
+            ("x-svc-clip-width", str(clip.width)),
+            ("x-svc-clip-height", str(clip.height)),
+            ("x-svc-publisher-epoch", str(clip.publisher_epoch)),
+        )
+        return Raw(headers=headers, body=video)
+
+    async def _signed(self, facts: ClipFacts) -> bytes:
+        if facts.clip.media_type != MP4:
+            raise RefusedError(_CLIP_IS_WEBM)
+        try:
+            return await self._services.evidence.sign_clip(facts)
+        except EvidenceUnavailableError as error:
+            raise RefusedError(_CLIP_NOT_SIGNED) from error

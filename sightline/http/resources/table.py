@@ -7,7 +7,7 @@ from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.routes import AnyRoute, routes_of
 from sightline.http.resources.api_keys import ApiKeyResources
 from sightline.http.resources.events import EventResources
-from sightline.http.resources.frames import FrameResources
+from sightline.http.resources.frames import ClipResources, FrameResources
 from sightline.http.resources.invitations import InvitationResources
 from sightline.http.resources.location import LocationResources
 from sightline.http.resources.me_auth import MeAndAuth
@@ -47,6 +47,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(QuoteResources(services)),
         *routes_of(SessionResources(services)),
         *routes_of(FrameResources(services, slots)),
+        *routes_of(ClipResources(services)),
         *routes_of(MoneyResources(services, idempotency)),
         *routes_of(ReceiptResources(services)),
         *routes_of(EscrowResources(services)),

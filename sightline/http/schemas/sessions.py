@@ -156,6 +156,17 @@ class FrameQueryString(Query):
     signed: Flag = Field(default=False, description="Sign the frame by C2PA content credentials")
 
 
+class ClipQueryString(Query):
+    """How long a clip is."""
+
+    AREA = "clip"
+
+    seconds: Annotated[int, Field(ge=1, le=30), INTEGER_TEXT] = Field(
+        default=10, description="The last seconds; fewer if the server has kept fewer"
+    )
+    signed: Flag = Field(default=False, description="Sign the clip by C2PA content credentials")
+
+
 class FramesQueryString(Query):
     """A stream of frames."""
 

@@ -11,6 +11,9 @@ from sightline.domain.access import Holder
 from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.video import (
+    ClipMissing,
+    ClipMissingReason,
+    ClipReply,
     FrameMissing,
     FrameMissingReason,
     FrameQuery,
@@ -158,6 +161,13 @@ class ExternalBackend:
         if session_id is None:
             return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
         return await self._pool.frame(session_id, query)
+
+    async def clip(self, ref: str, seconds: int) -> ClipReply:
+        """The last seconds, as many as are kept."""
+        session_id = self._engine.session_of(ref)
+        if session_id is None:
+            return ClipMissing(reason=ClipMissingReason.NOT_RECEIVED)
+        return await self._pool.clip(session_id, seconds)
 
     async def signal(self, request: SignalRequest) -> SignalReply:
         """Refuse: publishers and viewers of this backend connect to the engine."""

@@ -1,9 +1,14 @@
 """Conversion of the port's values to and from messages between the server and a worker."""
 
 from dataclasses import asdict
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from sightline.ports.video import (
+    Clip,
+    ClipMissing,
+    ClipMissingReason,
+    ClipReply,
     Frame,
     FrameMissing,
     FrameMissingReason,
@@ -117,3 +122,18 @@ def frame_from_wire(fields: Header, body: bytes) -> FrameReply:
         captured_by_rtcp=fields["captured_by_rtcp"],
         publisher_epoch=fields.get("publisher_epoch", 0),
     )
+
+
+def clip_to_wire(reply: ClipReply) -> tuple[Header, bytes]:
+    """A clip reply as header and body."""
+    if isinstance(reply, ClipMissing):
+        return {"missing": reply.reason.value}, b""
+    fields = {each.name: getattr(reply, each.name) for each in dataclass_fields(reply) if each.name != "video"}
+    return {"clip": fields}, reply.video
+
+
+def clip_from_wire(fields: Header, body: bytes) -> ClipReply:
+    """The clip reply that was sent."""
+    if "missing" in fields:
+        return ClipMissing(reason=ClipMissingReason(fields["missing"]))
+    return Clip(**fields["clip"], video=body)

@@ -6,7 +6,13 @@ Source: RFC 6184 (H.264 over RTP), RFC 7741 (VP8 over RTP), RFC 6386 section 9.1
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, final
 
-from sightline.video.media.picture_size import PictureSize, sizes_of_h264, sizes_of_vp8
+from sightline.video.media.picture_size import (
+    PictureSize,
+    shown_size_of_h264,
+    shown_size_of_vp8,
+    sizes_of_h264,
+    sizes_of_vp8,
+)
 
 NAL_IDR, NAL_SEI, NAL_SPS, NAL_PPS, NAL_AUD, NAL_STAP_A, NAL_FU_A = 5, 6, 7, 8, 9, 24, 28
 _START: Final = b"\0\0\0\1"
@@ -41,6 +47,14 @@ class PayloadFormat(Protocol):
 
         Raises:
             UnreadableSizeError: One of them cannot be read.
+        """
+        ...
+
+    def shown_size(self, bitstream: bytes) -> tuple[int, int]:
+        """Width and height in pixels of an unpacked keyframe.
+
+        Raises:
+            UnreadableSizeError: They cannot be read.
         """
         ...
 
@@ -140,6 +154,10 @@ class H264Format:
         """The sizes in the frame's sequence parameter sets."""
         return sizes_of_h264(bitstream)
 
+    def shown_size(self, bitstream: bytes) -> tuple[int, int]:
+        """The size in a keyframe's first sequence parameter set, after cropping."""
+        return shown_size_of_h264(bitstream)
+
 
 def _vp8_body(payload: bytes) -> int | None:
     """Where the VP8 data starts behind the payload descriptor."""
@@ -186,3 +204,7 @@ class Vp8Format:
     def sizes(self, bitstream: bytes) -> list[PictureSize]:
         """The size in a keyframe's header."""
         return sizes_of_vp8(bitstream)
+
+    def shown_size(self, bitstream: bytes) -> tuple[int, int]:
+        """The size in a keyframe's header."""
+        return shown_size_of_vp8(bitstream)

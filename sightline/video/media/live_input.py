@@ -13,6 +13,7 @@ import structlog
 
 from sightline.ports.video import MediaKind
 from sightline.video.media.assembler import EncodedFrame
+from sightline.video.media.clip import ClipBuffer
 from sightline.video.media.codecs import H264Format, PayloadFormat
 from sightline.video.media.decoder_budget import DecoderBudget
 from sightline.video.media.egress import Viewer
@@ -39,6 +40,7 @@ class LiveInput:
     """One live input.
 
     Args:
+        clip_max_bytes: Memory that the input may use now for clips.
         emit: Takes (session id, kind, Unix time in ms) of each media event.
         wall_ms: Unix time. `now_ms` arguments elsewhere are the loop's monotonic milliseconds.
     """
@@ -50,6 +52,7 @@ class LiveInput:
         *,
         threads: PictureThreads,
         budget: DecoderBudget,
+        clip_max_bytes: Callable[[], int],
         emit: Callable[[str, MediaKind, int], None],
         wall_ms: Callable[[], int],
         mono_ms: Callable[[], float],
@@ -64,9 +67,13 @@ class LiveInput:
         self.viewers: dict[str, Viewer] = {}
         self._joining: dict[str, float] = {}
         self.gop = GopCache(max_bytes=options.gop_max_bytes, max_ms=options.gop_max_ms)
+        share = threads.share()
+        self.clips = ClipBuffer(
+            keep_ms=options.clip_seconds * 1_000, max_bytes=clip_max_bytes, share=share, now_ms=wall_ms
+        )
         self.tap = FrameTap(
             self.gop,
-            share=threads.share(),
+            share=share,
             budget=budget,
             limit=PictureLimit(options.picture_max_width, options.picture_max_height),
             ask_key=self.ask_key,
@@ -136,6 +143,7 @@ class LiveInput:
     def _forget_pictures(self) -> None:
         """What one publisher sent must not be shown as the next one's."""
         self.gop.clear()
+        self.clips.forget()
         self.tap.forget()
 
     def _is_lost(self) -> bool:
@@ -183,6 +191,7 @@ class LiveInput:
             self._codec_changed(fmt)
         self.format = fmt
         self.gop.add(frame)
+        self.clips.add(frame)
         now_ms = self._mono_ms()
         for viewer in list(self.viewers.values()):
             if viewer.video is not None:
@@ -194,6 +203,7 @@ class LiveInput:
     def _codec_changed(self, fmt: PayloadFormat) -> None:
         """Disconnect viewers that did not negotiate the new codec; they must reconnect."""
         self.gop.clear()
+        self.clips.forget()
         for viewer in list(self.viewers.values()):
             if viewer.video is not None and not viewer.video.takes(fmt.name):
                 viewer.stop("codec changed")
@@ -260,6 +270,8 @@ class LiveInput:
             self._reported_quiet = None
             assert self._last_frame is not None
             self._emit(self.session_id, MediaKind.FRAMES, self._last_frame.received_at_ms)
+            if self.clips.wants_key():
+                self.ask_key()
         if self.publisher is not None:
             self._watch_publisher(self.publisher[1], now_ms, wall_ms)
         elif self._gone_since_ms is not None and self.pending is None:
@@ -294,6 +306,7 @@ class LiveInput:
             at_ms, self._gone_since_ms = self._gone_since_ms, None
             self._reported_connected = False
             self.gop.clear()
+            self.clips.forget()
             self._emit(self.session_id, MediaKind.DISCONNECTED, at_ms)
 
     def _report_viewers(self, now_ms: float, wall_ms: int) -> None:
@@ -324,5 +337,4 @@ class LiveInput:
         for viewer in list(self.viewers.values()):
             viewer.stop(reason)
         self.viewers.clear()
-        self.gop.clear()
-        self.tap.forget()
+        self._forget_pictures()

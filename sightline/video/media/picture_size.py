@@ -169,7 +169,11 @@ def _readings(raw: bytes) -> Iterator[PictureSize]:
 
 
 def _read_sps(data: bytes, *, is_high: bool) -> PictureSize:
-    bits = _Bits(data)
+    return _read_to_height(_Bits(data), is_high=is_high)[0]
+
+
+def _read_to_height(bits: _Bits, *, is_high: bool) -> tuple[PictureSize, int, int]:
+    """Read the set as far as the height: the size, chroma_format_idc, and 2 if the set allows fields, else 1."""
     bits.take(24)  # profile, constraints, level
     bits.golomb()  # id
     chroma, depth = _read_chroma(bits) if is_high else (1, 8)
@@ -181,7 +185,34 @@ def _read_sps(data: bytes, *, is_high: bool) -> PictureSize:
     fields = 1 if bits.take(1) else 2
     width, height = BLOCK * width, BLOCK * height * fields
     samples = width * height * (1 if depth == 8 else 2)
-    return PictureSize(width, height, references, int(samples * (1 + _CHROMA[chroma])))
+    return PictureSize(width, height, references, int(samples * (1 + _CHROMA[chroma]))), chroma, fields
+
+
+def shown_size_of_h264(bitstream: bytes) -> tuple[int, int]:
+    """Width and height in pixels, after cropping, that the first sequence parameter set in Annex B bytes declares.
+
+    Raises:
+        UnreadableSizeError: There is none, or it cannot be read.
+    """
+    match = _SPS.search(bitstream)
+    if match is None:
+        raise UnreadableSizeError("a keyframe without a sequence parameter set")
+    payload = bitstream[match.end() : match.end() + SPS_MAX_BYTES]
+    end = _NAL_END.search(payload)
+    clean = (payload if end is None else payload[: end.start()]).replace(b"\0\0\3", b"\0\0")
+    if not clean:
+        raise UnreadableSizeError("an empty sequence parameter set")
+    bits = _Bits(clean)
+    size, chroma, fields = _read_to_height(bits, is_high=clean[0] in _WITH_CHROMA_FORMAT)
+    bits.take(fields)  # adaptive between frame and fields, if it allows fields; direct_8x8_inference
+    if not bits.take(1):
+        return size.width, size.height
+    left, right, top, bottom = (bits.golomb() for _ in range(4))
+    width = size.width - (left + right) * (2 if chroma in (1, 2) else 1)
+    height = size.height - (top + bottom) * (2 if chroma == 1 else 1) * fields
+    if width < 1 or height < 1:
+        raise UnreadableSizeError("the sequence parameter set crops the whole picture")
+    return width, height
 
 
 def _read_chroma(bits: _Bits) -> tuple[int, int]:
@@ -228,7 +259,17 @@ def sizes_of_vp8(frame: bytes) -> list[PictureSize]:
     """
     if not frame or frame[0] & 1:
         return []
+    width, height = (_whole(pixels) for pixels in shown_size_of_vp8(frame))
+    return [PictureSize(width, height, 3, width * height * 3 // 2)]
+
+
+def shown_size_of_vp8(frame: bytes) -> tuple[int, int]:
+    """Width and height in pixels that a VP8 keyframe declares.
+
+    Raises:
+        UnreadableSizeError: It is cut or has no start code.
+    """
     if len(frame) < 10 or frame[3:6] != b"\x9d\x01\x2a":
         raise UnreadableSizeError("a VP8 keyframe without its header")
-    width, height = (_whole(int.from_bytes(frame[at : at + 2], "little") & 0x3FFF) for at in (6, 8))
-    return [PictureSize(width, height, 3, width * height * 3 // 2)]
+    width, height = (int.from_bytes(frame[at : at + 2], "little") & 0x3FFF for at in (6, 8))
+    return width, height

@@ -12,6 +12,9 @@ import structlog
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.video import (
+    ClipMissing,
+    ClipMissingReason,
+    ClipReply,
     FrameMissing,
     FrameMissingReason,
     FrameQuery,
@@ -121,6 +124,7 @@ class MediaServer:
             self._options,
             threads=self._threads,
             budget=self._budget,
+            clip_max_bytes=self._clip_max_bytes,
             emit=self._emit,
             wall_ms=self._clock.now_ms,
             mono_ms=self._mono_ms,
@@ -157,6 +161,16 @@ class MediaServer:
         if live is None:
             return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
         return await live.tap.frame(query)
+
+    async def clip(self, session_id: str, seconds: int) -> ClipReply:
+        """The last seconds of an input."""
+        live = self._inputs.get(session_id)
+        if live is None:
+            return ClipMissing(reason=ClipMissingReason.NOT_RECEIVED)
+        return await live.clips.clip(seconds)
+
+    def _clip_max_bytes(self) -> int:
+        return min(self._options.clip_max_bytes, self._options.clips_max_bytes // max(1, len(self._inputs)))
 
     # -- signalling
 

@@ -101,6 +101,8 @@ class Worker:
             return messages.frame_to_wire(
                 await media_server.frame(header["session"], messages.query_from_wire(header["query"]))
             )
+        if op == "clip":
+            return messages.clip_to_wire(await media_server.clip(header["session"], header["seconds"]))
         if op == "signal":
             request = messages.request_from_wire(header["request"], body)
             return messages.reply_to_wire(await media_server.signal(header["session"], request))

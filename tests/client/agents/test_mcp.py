@@ -1,6 +1,7 @@
 """The MCP server, driven by the official client: a whole purchase, limits, and access."""
 
 import base64
+import io
 import json
 import os
 import sys
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
+import av
 import httpx2
 import pytest
 import simplejpeg
@@ -89,7 +91,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     content = [each.model_dump() for each in result.content]
-    if tool != "get_frame":  # its picture is for the model, and hosts that read structured content leave it out
+    if tool not in ("get_frame", "get_clip"):  # hosts that read structured content leave pictures and links out
         assert result.structured_content == json_of(content)
     return content
 
@@ -120,6 +122,11 @@ async def purchase(client: Client) -> None:
     picture, facts = await first_picture(client, session["sessionId"])
     [attached] = (await client.read_resource(f"sightline://sessions/{session['sessionId']}/frame")).contents
     assert (attached.mime_type, base64.b64decode(attached.blob)[:2]) == ("image/jpeg", b"\xff\xd8")
+    [offered] = await call(client, "get_clip", session_id=session["sessionId"], seconds=3)
+    assert (offered["type"], offered["mime_type"]) == ("resource_link", "video/mp4")
+    [read] = (await client.read_resource(offered["uri"])).contents
+    with av.open(io.BytesIO(base64.b64decode(read.blob))) as container:
+        assert sum(1 for _ in container.decode(video=0)) > 0
     assert simplejpeg.decode_jpeg(base64.b64decode(picture["data"])).shape[1] == 768
     assert (picture["mime_type"], facts["frameState"]) == ("image/jpeg", "live")
     assert facts["publisherEpoch"] > 0

@@ -112,7 +112,7 @@ def test_an_unknown_log_level_is_refused() -> None:
 async def test_every_tool_but_the_picture_s_declares_what_it_returns() -> None:
     async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert {name for name, tool in tools.items() if tool.output_schema is None} == {"get_frame"}
+    assert {name for name, tool in tools.items() if tool.output_schema is None} == {"get_frame", "get_clip"}
     quote = tools["check_place"].output_schema["properties"]
     assert {"quoteId", "priceUsdc", "expiresAt"} < set(quote)
     assert quote["expiresAt"]["format"] == "date-time"
@@ -125,7 +125,8 @@ async def test_a_host_is_shown_a_prompt_resources_and_the_version() -> None:
         wish = {"lat": "52.5", "lng": "13.4", "question": "How many buses?"}
         [message] = (await client.get_prompt("watch_place", wish)).messages
         assert client.server_info.version == version("sightline-client")
-    assert resources == ["sightline://sessions/{session_id}/frame", "sightline://sessions/{session_id}/receipt"]
+    session = "sightline://sessions/{session_id}"
+    assert resources == [f"{session}/frame", session + "/clip/{seconds}", f"{session}/receipt"]
     assert "52.5, 13.4" in message.content.text
     assert "How many buses?" in message.content.text
     assert "at most 0.10 USDC" in message.content.text

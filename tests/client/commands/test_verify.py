@@ -12,4 +12,4 @@ def test_a_file_that_is_no_picture_is_not_called_changed(tmp_path: Path) -> None
     file.write_text("no picture")
     done = CliRunner().invoke(application(), ["verify", str(file)])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert f"{file} is not a JPEG picture. Save a frame" in done.stderr
+    assert f"{file} is no JPEG picture and no MP4 clip. Save one" in done.stderr

@@ -13,6 +13,7 @@ from sightline.domain.errors import VideoUnavailableError
 from sightline.ports.video import FrameMissing, FrameMissingReason, FrameQuery, MediaKind, SignalRequest
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from sightline.video.ipc import messages
 from sightline.video.tokens import ref_of
 from tests.cluster.video.service import Service, a_service, url_of
 from tests.video.support.harness import SECRET, a_session_id
@@ -233,6 +234,8 @@ async def test_a_request_for_a_frame_is_valid_once_for_seconds_and_at_one_server
             ("too old", ref, a_request(ref, late_ms=VALID_MS + 1_000), 401),
             ("from the future", ref, a_request(ref, late_ms=-VALID_MS - 1_000), 401),
             ("not a query", ref, a_request(ref, query='{"what": 1}', nonce="b"), 400),
+            ("not a query of a clip", ref, a_request(ref, query='{"clip_seconds": 5, "width": 320}', nonce="d"), 400),
+            ("a clip", ref, a_request(ref, query='{"clip_seconds": 5}', nonce="e"), 200),
             ("valid", ref, good, 200),
             ("again", ref, good, 401),
             ("no such input", ref_of(a_session_id()), {}, 401),
@@ -251,12 +254,12 @@ async def test_the_answer_with_a_frame_opens_only_for_its_request() -> None:
     first, second = [door.admit(ref, a_request(ref, server="home", nonce=nonce)) for nonce in "ab"]
     assert first is not None
     assert second is not None
-    body = door.seal(first, picture).body
-    assert client._open(first, body) == picture
+    body = door.seal(first, *messages.frame_to_wire(picture)).body
+    assert client._open((first, body), messages.frame_from_wire) == picture
     assert b"sequence" not in body
     for proof, content in ((second, body), (first, body[:-1]), (first, bytes([body[0] ^ 1]) + body[1:]), (first, b"")):
         with pytest.raises(VideoUnavailableError):
-            client._open(proof, content)
+            client._open((proof, content), messages.frame_from_wire)
     await client.close()
 
 

@@ -56,6 +56,15 @@ async def test_a_batch_costs_a_token_for_each_ten_heartbeats(limited: World) -> 
     assert (await operator.key.post(f"{operator.path}/locations", batch(23, 1))).status_code == 429
 
 
+@pytest.mark.parametrize("limited", ["clip=0.01/3"], indirect=True)
+async def test_clips_of_a_session_are_limited(limited: World) -> None:
+    consumer, operator = await limited.party("CONSUMER"), await limited.party("SUPPLIER")
+    session = await limited.live(consumer, operator)
+    answers = [await consumer.key.get(f"/api/v1/sessions/{session['id']}/clip") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [404, 404, 404, 429]
+    assert error_of(answers[-1]) == (429, "RATE_LIMITED", "rate:clip")
+
+
 @pytest.mark.parametrize("limited", ["frame=0.5/1"], indirect=True)
 async def test_a_frame_call_that_may_wait_waits_for_its_token(limited: World) -> None:
     party = await limited.party("CONSUMER")

@@ -1,13 +1,20 @@
-"""The frame endpoint as a vision agent uses it."""
+"""The frame endpoint as a vision agent uses it, and clips."""
 
+import io
+from dataclasses import replace
+from fractions import Fraction
+
+import av
 import httpx
+import numpy as np
 import pytest
 import trio
 import trio.testing
 
+from sightline.ports.video import ClipMissing, ClipMissingReason
 from sightline_client.content_credentials import PictureVerdict, verify_picture
 from tests.evidence.pictures import a_picture
-from tests.http.fakes import JPEG
+from tests.http.fakes import JPEG, a_clip
 from tests.http.world import BERLIN, Party, World, data_of, error_of
 
 
@@ -241,3 +248,103 @@ async def test_a_frame_is_signed_when_the_call_asks_for_it(world: World, live: t
     unsigned = await consumer.key.get(path, headers={"if-none-match": '"41s"'})
     assert (again.status_code, unsigned.status_code) == (304, 200)
     assert error_of(await consumer.key.get(f"{path}?signed=maybe")) == (400, "INVALID_INPUT", "frame:signed")
+
+
+def an_mp4() -> bytes:
+    """One second of fragmented MP4."""
+    target = io.BytesIO()
+    options = {"movflags": "empty_moov+default_base_moof+frag_keyframe+skip_trailer"}
+    with av.open(target, "w", format="mp4", options=options) as container:
+        stream = container.add_stream("libx264", rate=25, options={"preset": "ultrafast"})
+        stream.width, stream.height, stream.pix_fmt, stream.time_base = 64, 64, "yuv420p", Fraction(1, 25)
+        for index in range(25):
+            picture = av.VideoFrame.from_ndarray(np.full((64, 64, 3), index * 9, np.uint8), format="rgb24")
+            picture.pts = index
+            container.mux(stream.encode(picture))
+        container.mux(stream.encode(None))
+    return target.getvalue()
+
+
+async def test_a_clip_comes_with_all_that_is_known_of_it(world: World, live: tuple[Party, Party, str]) -> None:
+    consumer, operator, session_id = live
+    data_of(await operator.beat(sequence=7, sessionId=session_id))
+    clip = a_clip(world.clock.now_ms(), an_mp4())
+    world.video.keep(session_id, clip)
+    for party in (consumer, operator):
+        answer = await party.key.get(f"/api/v1/sessions/{session_id}/clip?seconds=30")
+        assert (answer.status_code, answer.content) == (200, clip.video)
+    headers = answer.headers
+    assert (headers["content-type"], headers["cache-control"]) == ("video/mp4", "no-store")
+    assert headers["x-svc-clip-from"] < headers["x-svc-clip-to"]
+    numbers = ("clip-age-ms", "clip-frames", "clip-width", "clip-height", "publisher-epoch")
+    assert [headers[f"x-svc-{name}"] for name in numbers] == ["12", "25", "64", "64", "7"]
+    assert (headers["x-svc-meter-state"], headers["x-svc-in-geofence"]) == ("RUNNING", "true")
+    assert headers["x-svc-location"].endswith("Z")
+    assert (await consumer.key.get(f"/api/v1/sessions/{session_id}/clip")).status_code == 200
+    assert world.video.clip_seconds == [30, 30, 10]
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        (ClipMissingReason.OFF, (400, "INVALID_INPUT", "clip:off")),
+        (ClipMissingReason.NOT_RECEIVED, (404, "FRAME_NOT_AVAILABLE", "clip:notReceived")),
+        (ClipMissingReason.STALE, (404, "FRAME_NOT_AVAILABLE", "clip:stale")),
+        (ClipMissingReason.UNREADABLE, (404, "FRAME_NOT_AVAILABLE", "clip:unreadable")),
+    ],
+)
+async def test_a_missing_clip_says_why(
+    world: World, live: tuple[Party, Party, str], reason: ClipMissingReason, error: tuple[int, str, str]
+) -> None:
+    consumer, _, session_id = live
+    world.video.keep(session_id, ClipMissing(reason=reason))
+    assert error_of(await consumer.key.get(f"/api/v1/sessions/{session_id}/clip")) == error
+
+
+async def test_an_engine_that_is_down_is_unavailable(world: World, live: tuple[Party, Party, str]) -> None:
+    consumer, _, session_id = live
+    world.video.is_down = True
+    answer = await consumer.key.get(f"/api/v1/sessions/{session_id}/clip")
+    assert (answer.status_code, answer.json()["code"]) == (503, "VIDEO_ERROR")
+
+
+@pytest.mark.parametrize("query", ["seconds=0", "seconds=31", "seconds=1.5", "seconds=x", "signed=maybe"])
+async def test_a_wrong_query_is_refused(live: tuple[Party, Party, str], query: str) -> None:
+    consumer, _, session_id = live
+    answer = await consumer.key.get(f"/api/v1/sessions/{session_id}/clip?{query}")
+    assert error_of(answer) == (400, "INVALID_INPUT", f"clip:{query.partition('=')[0]}")
+
+
+async def test_strangers_and_sessions_that_are_not_live_get_no_clip(
+    world: World, live: tuple[Party, Party, str]
+) -> None:
+    consumer, operator, session_id = live
+    world.video.keep(session_id, a_clip(world.clock.now_ms(), an_mp4()))
+    path = f"/api/v1/sessions/{session_id}/clip"
+    stranger = await world.party("CONSUMER")
+    assert error_of(await stranger.key.get(path)) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
+    data_of(await operator.key.post(f"/api/v1/sessions/{session_id}/end"))
+    answer = await consumer.key.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (409, "INVALID_STATE")
+
+
+async def test_a_signed_clip_proves_what_it_says(world: World, live: tuple[Party, Party, str]) -> None:
+    consumer, operator, session_id = live
+    data_of(await operator.beat(sequence=7, sessionId=session_id))
+    clip = a_clip(world.clock.now_ms(), an_mp4())
+    world.video.keep(session_id, clip)
+    path = f"/api/v1/sessions/{session_id}/clip?signed=1"
+    signed = (await consumer.key.get(path)).content
+    roots = (await world.http.get("/.well-known/sightline-certificates.pem")).text
+    report = verify_picture(signed, roots)
+    assert (report.verdict, report.problems) == (PictureVerdict.TRUSTED, ())
+    assert report.facts is not None
+    assert (report.facts["sessionId"], report.facts["frames"], report.facts["publisherEpoch"]) == (session_id, 25, 7)
+    assert report.facts["origins"].keys() == (report.facts.keys() - {"origins"}) | {"picture"}
+    with av.open(io.BytesIO(signed)) as container:
+        assert sum(1 for _ in container.decode(video=0)) == 25
+    changed = bytearray(signed)
+    changed[-100] ^= 1
+    assert verify_picture(bytes(changed), roots).verdict is PictureVerdict.CHANGED
+    world.video.keep(session_id, replace(clip, media_type="video/webm"))
+    assert error_of(await consumer.key.get(path)) == (400, "INVALID_INPUT", "clip:signed")

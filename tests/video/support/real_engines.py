@@ -10,6 +10,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 import orjson
@@ -67,8 +68,11 @@ async def _answers(process: trio.Process, url: str) -> bool:
         async with httpx.AsyncClient() as http:
             while process.poll() is None:
                 try:
+                    if url.startswith("rtsp:"):
+                        await (await trio.open_tcp_stream("127.0.0.1", urlsplit(url).port or 0)).aclose()
+                        return True
                     return (await http.get(url)).is_success
-                except httpx.TransportError:
+                except (httpx.TransportError, OSError):
                     await trio.sleep(0.02)
     return False
 
@@ -152,6 +156,19 @@ async def an_rtsp_camera(port: int, clip: Path) -> AsyncIterator[str]:
         file.flush()
         async with _running("mediamtx", [file.name], f"http://127.0.0.1:{api}/v3/paths/list", {}):
             yield f"rtsp://viewer:{CAMERA_PASSWORD}@127.0.0.1:{port}/cam"
+
+
+@asynccontextmanager
+async def an_rtsp_bridge(whep_url: str) -> AsyncIterator[str]:
+    """Run MediaMTX with the settings of deploy/, on a free port; yields the RTSP URL."""
+    (port,) = free_ports(socket.SOCK_STREAM)
+    url = f"rtsp://127.0.0.1:{port}/live"
+    env = {
+        "MTX_RTSPADDRESS": f"127.0.0.1:{port}",
+        "MTX_PATHS_LIVE_SOURCE": whep_url.replace("http", "whep", 1),
+    }
+    async with _running("mediamtx", [str(ROOT / "deploy" / "mediamtx-rtsp.yml")], url, env):
+        yield url
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 // Watch one session: the picture, what is proved, what it costs, and why it pauses.
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { Player, Stills, follow, frame, type PlayerStatus, type Still } from "sightline-js";
+import { Player, Stills, clip, follow, frame, type Clip, type PlayerStatus, type Still } from "sightline-js";
 import { ApiError, api, here, need, once, reachable, type Model } from "../api";
 import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
 import { PlaceMap } from "../map/map";
@@ -57,7 +57,7 @@ export default function Watch() {
   const operator = useSignal<Position | null>(null);
   const isMissing = useSignal(false);
   const isOpen = useSignal(true);
-  const snapshots = useSignal<readonly Still[]>([]);
+  const snapshots = useSignal<readonly (Still | Clip)[]>([]);
   useEffect(() => () => snapshots.value.forEach((each) => URL.revokeObjectURL(each.url)), [id]);
 
   const reading = useReading(async () => {
@@ -115,7 +115,7 @@ export default function Watch() {
             <Waiting session={shown} isConsumer={isConsumer} />
           )}
           {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
-          {snapshots.value.map((each) => <Snapshot key={each.url} session={shown} still={each} />)}
+          {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} /> : <Snapshot key={each.url} session={shown} still={each} />)}
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} />
@@ -188,7 +188,7 @@ interface ScreenProps {
   session: Session;
   url: string;
   isServerAway: boolean;
-  snapshots: Signal<readonly Still[]>;
+  snapshots: Signal<readonly (Still | Clip)[]>;
 }
 function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
   const video = useRef<HTMLVideoElement>(null);
@@ -215,6 +215,14 @@ function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
     const made = await frame(here, session.id, { width: 1920, quality: 90 });
     if (made !== null) snapshots.value = [made, ...snapshots.value];
   };
+  const save = async (): Promise<void> => {
+    try {
+      snapshots.value = [await clip(here, session.id), ...snapshots.value];
+    } catch (error) {
+      if (!(error instanceof ApiError && error.detail === "clip:off")) throw error;
+      notify("clipOff");
+    }
+  };
   const word = isServerAway && picture.value !== "playing" ? "serverAway" : words[picture.value];
   return (
     <>
@@ -239,6 +247,7 @@ function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
       </div>
       <div class="row">
         <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
+        <Button id="save-clip" run={save}><Icon name="download" />{t("clip")}</Button>
         {!wantsStills.value && (
           <>
             <Button run={() => (isMuted.value = !isMuted.value)}>{t(isMuted.value ? "listen" : "mute")}</Button>
@@ -258,6 +267,17 @@ const Snapshot = ({ session, still }: { session: Session; still: Still }) => (
     <Facts rows={[[t("capturedAt"), timeOf(still.capturedAt)], [t("capturedWhere"), still.location.split(";")[0]?.replace(",", ", ") ?? ""], [t("frameNumber"), still.sequence]]} />
   </Card>
 );
+
+/** A video of the last seconds that the user saved. It stays on the page when the session is over. */
+const SavedClip = ({ session, saved }: { session: Session; saved: Clip }) => {
+  const name = `sightline-${session.id.slice(0, 8)}-${saved.capturedTo.replace(/[:.]/g, "-")}.${saved.video.type === "video/webm" ? "webm" : "mp4"}`;
+  return (
+    <Card title={t("clipOf", { time: timeOf(saved.capturedTo) })} aside={<a class="button" href={saved.url} download={name}><Icon name="download" />{t("download")}</a>}>
+      <video class="snapshot" src={saved.url} controls muted playsInline aria-label={t("clipOf", { time: timeOf(saved.capturedTo) })} />
+      <Facts rows={[[t("capturedAt"), `${timeOf(saved.capturedFrom)} – ${timeOf(saved.capturedTo)}`], [t("capturedWhere"), saved.location.split(";")[0]?.replace(",", ", ") ?? ""]]} />
+    </Card>
+  );
+};
 
 function Pause({ meter }: { meter: Meter }) {
   const ends = pauseEndsAt(meter);

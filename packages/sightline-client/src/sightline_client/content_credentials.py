@@ -1,4 +1,4 @@
-"""Verifies the C2PA content credentials of a picture. Needs the extra `verify`."""
+"""Verifies the C2PA content credentials of a picture or clip. Needs the extra `verify`."""
 
 import io
 import json
@@ -13,8 +13,8 @@ try:
 except ImportError:
     raise MissingExtraError("verify") from None
 
-ASSERTION: Final = "live.sightline.frame"
-"""Label of the assertion that holds the facts of the frame."""
+ASSERTIONS: Final = ("live.sightline.frame", "live.sightline.clip")
+"""Labels of the assertion that holds the facts of a frame or clip."""
 _UNTRUSTED: Final = "signingCredential.untrusted"
 
 
@@ -43,17 +43,23 @@ class PictureReport:
     signer: str = ""
     """Common name of the signing certificate: the URL of the server."""
     facts: dict[str, Any] | None = None
-    """The facts of the frame that were signed; None if the manifest has none. `origins` says who states each; frames
-    of earlier versions do not have it.
+    """The facts of the frame or clip that were signed; None if the manifest has none. `origins` says who states each;
+    frames of earlier versions do not have it.
     """
     problems: tuple[str, ...] = ()
     """What failed, one line each."""
 
 
-def verify_picture(jpeg: bytes, roots: str | None) -> PictureReport:
-    """Verify the signature, the hashes and, if roots are given, the certificate chain of a picture.
+def is_mp4(file: bytes) -> bool:
+    """Whether a file begins as MP4 does."""
+    return file[4:8] == b"ftyp"
+
+
+def verify_picture(file: bytes, roots: str | None) -> PictureReport:
+    """Verify the signature, the hashes and, if roots are given, the certificate chain of a picture or clip.
 
     Args:
+        file: A JPEG or MP4 file.
         roots: Trusted root certificates as PEM.
     """
     # A file can name a manifest elsewhere: it is not fetched, since the file may come from a stranger.
@@ -63,7 +69,7 @@ def verify_picture(jpeg: bytes, roots: str | None) -> PictureReport:
     try:
         with (
             c2pa.Context(c2pa.Settings.from_dict(settings)) as context,
-            c2pa.Reader("image/jpeg", io.BytesIO(jpeg), context=context) as reader,
+            c2pa.Reader("video/mp4" if is_mp4(file) else "image/jpeg", io.BytesIO(file), context=context) as reader,
         ):
             report = json.loads(reader.json())
     except c2pa.C2paError.ManifestNotFound:
@@ -71,7 +77,7 @@ def verify_picture(jpeg: bytes, roots: str | None) -> PictureReport:
     except c2pa.C2paError as error:
         return PictureReport(verdict=PictureVerdict.CHANGED, problems=(str(error),))
     manifest = report["manifests"][report["active_manifest"]]
-    facts = next((each["data"] for each in manifest["assertions"] if each["label"] == ASSERTION), None)
+    facts = next((each["data"] for each in manifest["assertions"] if each["label"] in ASSERTIONS), None)
     failures = report.get("validation_status", [])
     serious = [each for each in failures if each["code"] != _UNTRUSTED]
     if serious:

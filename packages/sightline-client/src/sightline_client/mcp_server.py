@@ -42,7 +42,7 @@ try:
     from mcp.server.mcpserver import Elicit, Image, Resolve
     from mcp.server.mcpserver.exceptions import ResourceError, ToolError
     from mcp.server.request_state import RequestStateSecurity
-    from mcp.types import ToolAnnotations
+    from mcp.types import ResourceLink, ToolAnnotations
 
     from sightline_client.mcp_answers import PlaceAnswer, ReceiptAnswer, SessionAnswer, SessionsAnswer, WalletAnswer
     from sightline_client.mcp_confirm import (
@@ -216,6 +216,30 @@ class Tools:
         }
         return [Image(data=frame.jpeg, format="jpeg"), facts]
 
+    async def get_clip(
+        self,
+        session_id: SessionId,
+        ctx: Ctx,
+        seconds: Annotated[int, Field(ge=1, le=30, description="How long the clip is")] = 10,
+    ) -> list[Any]:
+        """Get a link to a video file of the last seconds of a live view, for the user to keep.
+
+        The file is made when the link is read, and ends at that moment: read it soon.
+        """
+        async with self._connect(ctx) as sl:
+            session = await sl.sessions.get(session_id)
+        if session.state != SessionState.LIVE:
+            raise ToolError(f"INVALID_STATE: the session is {session.state}. A clip can be made while it is LIVE.")
+        return [
+            ResourceLink(
+                type="resource_link",
+                name=f"last-{seconds}-seconds",
+                uri=f"sightline://sessions/{session.id}/clip/{seconds}",
+                description=f"The last {seconds} s of session {session.id} when the link is read: MP4, or WebM for VP8",
+                mime_type="video/mp4",
+            )
+        ]
+
     async def get_session(self, session_id: SessionId, ctx: Ctx) -> SessionAnswer:
         """Read state, deadline and cost of a session."""
         async with self._connect(ctx) as sl:
@@ -276,6 +300,11 @@ class Tools:
             frame = await sl.sessions.frame(session_id, width=WIDTH_MAX)
         assert frame is not None, "a call without `after` returns a frame or raises"
         return frame.jpeg
+
+    async def last_seconds(self, session_id: str, seconds: str, ctx: Ctx) -> bytes:
+        """Video file of the last seconds of a live session, 1 to 30."""
+        async with self._connect(ctx) as sl:
+            return (await sl.sessions.clip(session_id, seconds=int(seconds))).video
 
     async def receipt(self, session_id: str, ctx: Ctx) -> str:
         """Receipt of a session that is over: charge, events and payment, for `sightline verify`."""
@@ -459,6 +488,7 @@ def build_server(
         (tools.check_place, READS),
         (confirmed_request_view(tools, confirm_of), SPENDS),
         (tools.get_frame, READS),
+        (tools.get_clip, READS),
         (tools.get_session, READS),
         (tools.list_sessions, READS),
         (tools.end_session, ENDS),
@@ -466,14 +496,16 @@ def build_server(
         (tools.wallet, READS),
         (tools.verify_receipt, READS),
     ):
-        # get_frame is not structured: hosts that read structured content leave the picture out.
+        # Hosts that read structured content leave pictures and links out.
         server.add_tool(
             explained(tool),
             description=getdoc(tool),
             annotations=annotations,
-            structured_output=tool != tools.get_frame,
+            structured_output=tool not in (tools.get_frame, tools.get_clip),
         )
     server.resource("sightline://sessions/{session_id}/frame", mime_type="image/jpeg")(readable(tools.newest_frame))
+    clip_uri = "sightline://sessions/{session_id}/clip/{seconds}"
+    server.resource(clip_uri, mime_type="video/mp4")(readable(tools.last_seconds))
     server.resource("sightline://sessions/{session_id}/receipt", mime_type="application/json")(readable(tools.receipt))
     server.prompt(title="Look at a place")(watch_place)
     return server

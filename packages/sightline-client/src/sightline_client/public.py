@@ -10,6 +10,7 @@ from sightline_client._sync.client import Sightline
 from sightline_client._sync.events import Events
 from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.view import Frames, View
+from sightline_client.clip import Clip
 from sightline_client.errors import (
     ApiError,
     ChainError,
@@ -62,6 +63,7 @@ __all__ = [
     "Chain",
     "ChainError",
     "ClientClosedError",
+    "Clip",
     "ConflictError",
     "EndNotConfirmedError",
     "Event",

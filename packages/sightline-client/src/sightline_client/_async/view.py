@@ -6,6 +6,7 @@ from typing import Final, Self
 from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.resources import AsyncSessions
 from sightline_client._async.transport import AsyncTransport
+from sightline_client.clip import Clip
 from sightline_client.errors import (
     EndNotConfirmedError,
     FrameNotAvailableError,
@@ -193,6 +194,10 @@ class AsyncView:
             InvalidArgumentError: fps is not above 0. The call raises it, not the iteration.
         """
         return AsyncFrames(self, self._sessions, fps=fps, width=width, quality=quality, signed=signed)
+
+    async def clip(self, seconds: int = 10, *, signed: bool | None = None) -> Clip:
+        """Fetch the last seconds as a video file; see `sessions.clip`."""
+        return await self._sessions.clip(self.session.id, seconds=seconds, signed=signed)
 
     async def end(self) -> Session:
         """End the session before the block is left."""

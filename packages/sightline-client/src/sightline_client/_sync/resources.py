@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from sightline_client._sync.events import Events
 from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.transport import Transport
+from sightline_client.clip import Clip
 from sightline_client.errors import OutcomeUnknownError
 from sightline_client.escrow import Payment
 from sightline_client.frame import FRAME_MAX_AGE_MS, Frame
@@ -506,6 +507,22 @@ class Sessions:
         query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms, signed=signed)
         response = self._transport.send("GET", f"/sessions/{segment(session_id)}/frame", query=query)
         return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
+
+    def clip(self, session_id: str, *, seconds: int = 10, signed: bool | None = None) -> Clip:
+        """Fetch the last seconds as a video file. It starts at the keyframe before them.
+
+        Args:
+            seconds: From 1 to 30. The clip is shorter if the server has kept less, or the publisher is new.
+            signed: Whether the file carries signed content credentials (C2PA), which `sightline verify` checks.
+
+        Raises:
+            FrameNotAvailableError: No video of the present publisher has arrived (`clip:notReceived`), or the last one
+                is more than 10 s old (`clip:stale`).
+            InvalidInputError: The server keeps no video (`clip:off`), or cannot sign it (`clip:signed`).
+        """
+        query = given(seconds=seconds, signed=signed)
+        response = self._transport.send("GET", f"/sessions/{segment(session_id)}/clip", query=query)
+        return Clip.parse(response.content, response.headers)
 
     def events(self, session_id: str) -> Events:
         """Follow a session and its meter: `with sl.sessions.events(id) as events`."""

@@ -6,6 +6,7 @@ from typing import Final, Self
 from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.resources import Sessions
 from sightline_client._sync.transport import Transport
+from sightline_client.clip import Clip
 from sightline_client.errors import (
     EndNotConfirmedError,
     FrameNotAvailableError,
@@ -193,6 +194,10 @@ class View:
             InvalidArgumentError: fps is not above 0. The call raises it, not the iteration.
         """
         return Frames(self, self._sessions, fps=fps, width=width, quality=quality, signed=signed)
+
+    def clip(self, seconds: int = 10, *, signed: bool | None = None) -> Clip:
+        """Fetch the last seconds as a video file; see `sessions.clip`."""
+        return self._sessions.clip(self.session.id, seconds=seconds, signed=signed)
 
     def end(self) -> Session:
         """End the session before the block is left."""

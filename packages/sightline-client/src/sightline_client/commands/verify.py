@@ -1,4 +1,4 @@
-"""`sightline verify`: check the signature of a frame, and print what was signed with the origin of each statement."""
+"""`sightline verify`: check the signature of a frame or clip, and print what was signed, with who states it."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sightline_client.content_credentials import PictureReport, PictureVerdict, verify_picture
+from sightline_client.content_credentials import PictureReport, PictureVerdict, is_mp4, verify_picture
 
 JPEG_START = b"\xff\xd8"
 _EXPLAINED = {
@@ -15,7 +15,8 @@ _EXPLAINED = {
     PictureVerdict.UNTRUSTED: "not changed since it was signed, but the signer is not trusted. Pass --root with the "
     "server's root certificate (GET /.well-known/sightline-certificates.pem)",
     PictureVerdict.CHANGED: "CHANGED since it was signed, or signed with a certificate that is not valid",
-    PictureVerdict.UNSIGNED: "not signed. Save a signed one with `sightline watch --signed`, or GET .../frame?signed=1",
+    PictureVerdict.UNSIGNED: "not signed. Save a signed one with `sightline watch --signed`, or "
+    "`sightline clip --signed`",
 }
 _ORIGINS_MISSING = "signed by an earlier version, which called every picture a capture of a camera without knowing it"
 
@@ -28,8 +29,10 @@ def run_verify(file: Path, root: Path | None, *, as_json: bool) -> int:
     """
     try:
         picture = file.read_bytes()
-        if not picture.startswith(JPEG_START):
-            sys.stderr.write(f"{file} is not a JPEG picture. Save a frame with `sightline watch`, or GET .../frame.\n")
+        if not (picture.startswith(JPEG_START) or is_mp4(picture)):
+            sys.stderr.write(
+                f"{file} is no JPEG picture and no MP4 clip. Save one with `sightline watch` or `sightline clip`.\n"
+            )
             return 2
         report = verify_picture(picture, None if root is None else root.read_text())
     except ModuleNotFoundError:
@@ -58,10 +61,12 @@ def _statements(facts: dict[str, Any]) -> list[str]:
     position = None
     if facts.get("lat") is not None:
         position = f"{facts['lat']}, {facts['lng']}, accuracy {facts['accuracyM']:g} m, received {facts['positionAt']}"
+    is_clip = "capturedFrom" in facts
     rows = (
         ("session", "sessionId", facts.get("sessionId")),
         ("frame", "sequence", facts.get("sequence")),
         ("captured at", "capturedAt", facts.get("capturedAt")),
+        ("captured", "capturedFrom", f"{facts['capturedFrom']} to {facts['capturedTo']}" if is_clip else None),
         ("received at", "receivedAt", facts.get("receivedAt")),
         ("position", "lat", position),
         ("in geofence", "inGeofence", facts.get("inGeofence")),

@@ -302,6 +302,26 @@ def watch(
 
 
 @app.command(rich_help_panel=PANEL)
+def clip(
+    session_id: str,
+    seconds: Annotated[int, typer.Option(help="The last seconds, 1 to 30.")] = 10,
+    out: Annotated[Path, typer.Option(help="File without its suffix, which is .mp4, or .webm for VP8.")] = Path("clip"),
+    signed: Annotated[
+        bool, typer.Option("--signed", help="Save it with content credentials, for `sightline verify`.")
+    ] = False,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Save the last seconds of a LIVE session as a video file."""
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        taken = sl.sessions.clip(session_id, seconds=seconds, signed=signed or None)
+        path = out.with_name(out.name + taken.suffix)
+        path.write_bytes(taken.video)
+    said = {"file": str(path), "seconds": taken.seconds, "frames": taken.frames, "ageMs": taken.age_ms}
+    _print(said, as_json, f"{path}: {taken.seconds:.1f} s, {taken.frames} frames, the last one {taken.age_ms} ms old")
+
+
+@app.command(rich_help_panel=PANEL)
 def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
     """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
     from sightline_client.errors import InvalidStateError
@@ -376,13 +396,13 @@ def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) ->
 
 @app.command(rich_help_panel=PANEL)
 def verify(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JPEG frame.")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JPEG frame or MP4 clip.")],
     root: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file with the root certificate to trust.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the C2PA signature of a frame, and print who signed it and who states what.
+    """Check the C2PA signature of a frame or clip, and print who signed it and who states what.
 
     Exit code 0 means signed by a certificate of --root and not changed; 1 anything else.
     """

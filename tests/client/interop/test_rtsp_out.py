@@ -1,0 +1,69 @@
+"""Programs that read RTSP only get a session's video from MediaMTX, with the settings of deploy/."""
+
+import itertools
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import simplejpeg
+import trio
+
+from sightline_client import AsyncSightline
+from tests.video.support.harness import counter_of
+from tests.video.support.real_engines import an_rtsp_bridge
+
+pytestmark = pytest.mark.interop
+EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "rtsp_opencv.py"
+
+READ: Final = """
+import sys, cv2
+video = cv2.VideoCapture(sys.argv[1], cv2.CAP_FFMPEG)
+for number in range(30):
+    is_read, picture = video.read()
+    assert is_read, number
+    cv2.imwrite(f"{number:02}.jpg", picture)
+"""
+
+
+async def run(folder: Path, *command: str) -> str:
+    """Run a Python program to its end; returns what it prints."""
+    call = partial(
+        trio.run_process, [sys.executable, *command], cwd=folder, capture_stdout=True, capture_stderr=True, check=False
+    )
+    with trio.fail_after(150):
+        done: subprocess.CompletedProcess[bytes] = await call()
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def pictures_in(folder: Path, pattern: str) -> list[bytes]:
+    """The files in the order of their names."""
+    return [path.read_bytes() for path in sorted(folder.glob(pattern))]
+
+
+async def test_opencv_reads_a_session_by_rtsp_and_the_example_marks_people(dev: dict[str, Any], tmp_path: Path) -> None:
+    assert len(EXAMPLE.read_text().splitlines()) <= 24
+    async with (
+        AsyncSightline(dev["url"], dev["consumerKey"]) as sl,
+        sl.view(dev["lat"], dev["lng"], seconds=300) as view,
+    ):
+        await view.frame()
+        whep_url = (await sl.sessions.viewer_token(view.session.id)).whep_url
+        async with an_rtsp_bridge(whep_url) as url:
+            await run(tmp_path, "-c", READ, url)
+            printed = await run(tmp_path, str(EXAMPLE), url, "4")
+    pictures = pictures_in(tmp_path, "[0-9][0-9].jpg")
+    numbers = [number for number in map(counter_of, pictures) if number is not None]
+    assert len(numbers) >= 25, "the counter of the clip is read"
+    rising = sum(later > earlier for earlier, later in itertools.pairwise(numbers))
+    assert rising >= len(numbers) - 2, "frames come in order; the clip begins again at most once"
+    assert simplejpeg.decode_jpeg_header(pictures[0])[:2] == (720, 1280)
+    found = [int(count) for count in re.findall(r": (\d+) people", printed)]
+    assert len(found) == 4
+    assert max(found) >= 1, "people walk in the clip"
+    marked = [simplejpeg.decode_jpeg(each) for each in pictures_in(tmp_path, "rtsp-*.jpg")]
+    assert max(int(((each[..., 0] > 200) & (each[..., 1] < 60) & (each[..., 2] < 60)).sum()) for each in marked) > 100
