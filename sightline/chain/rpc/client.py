@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeAlias, TypeVar, final
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final
 
 import httpx
 import trio
@@ -22,6 +22,7 @@ from sightline.chain.rpc.guests import CPU_HEADER, GUEST_HEADER
 from sightline.chain.rpc.health import EndpointFault, EndpointHealth, names_of, newest_head, urls_in
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ids import Ids
+from sightline.system.loops import run_forever
 
 Request: TypeAlias = tuple[str, list[Any]]
 
@@ -275,11 +276,9 @@ class JsonRpc:
         for endpoint in self.endpoints:
             endpoint.health.compare(newest_head(heads) if heads else 0)
 
-    async def keep_comparing_heads(self) -> None:
+    async def keep_comparing_heads(self) -> NoReturn:
         """Compare the heads at intervals until cancelled."""
-        while True:
-            await trio.sleep(self._options.heads_every_ms / 1000)
-            await self.compare_heads()
+        await run_forever("chain_heads", self.compare_heads, every_s=self._options.heads_every_ms / 1000)
 
     async def _persistently(self, requests: Sequence[Request]) -> list[Any]:
         options = self._options
