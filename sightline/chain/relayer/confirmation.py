@@ -24,10 +24,10 @@ log = structlog.get_logger()
 
 
 class Unmined(NamedTuple):
-    """Sessions whose transactions are in no block, and the relayer's next nonce on the chain."""
+    """The newest transactions that are in no block, and the relayer's next nonce on the chain."""
 
     mined_nonce: int
-    session_ids: frozenset[str]
+    tx_hashes: frozenset[str]
 
 
 @final
@@ -109,7 +109,8 @@ class Confirmation(Generic[RecordT]):
         if not missing:
             return None
         await self._resubmission.resubmit(missing, sighting)
-        return Unmined(sighting.mined_nonce, frozenset(record.session_id for record in missing))
+        newest = frozenset(record.attempts[-1].tx_hash for record in missing if record.attempts)
+        return Unmined(sighting.mined_nonce, newest)
 
     def _is_final(self, found: Included) -> bool:
         """Return whether what one endpoint reports is final. With several, `follow` asks the others later."""

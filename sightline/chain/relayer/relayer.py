@@ -196,7 +196,7 @@ class Relayer:
     async def _follow(self) -> None:
         unmined = [found for queue in self._queues if (found := await queue.confirmation.follow()) is not None]
         if unmined:
-            pursued = frozenset[str]().union(*(found.session_ids for found in unmined))
+            pursued = frozenset[str]().union(*(found.tx_hashes for found in unmined))
             mined_nonce = max(found.mined_nonce for found in unmined)
             await close_gap(self._rpc, self._outbox, self.address, mined_nonce, pursued)
 

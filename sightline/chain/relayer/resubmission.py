@@ -135,14 +135,15 @@ class Resubmission(Generic[RecordT]):
 async def close_gap(
     rpc: JsonRpc, outbox: TransactionOutbox[Any], relayer: str, mined_nonce: int, pursued: AbstractSet[str]
 ) -> None:
-    """Broadcast the transaction with the chain's next nonce again, unless a row of this round has it.
+    """Broadcast the transaction with the chain's next nonce again, unless a row of this round pursues it.
 
     After a reorganisation a session may already be reverted or done by another transaction, but its old transaction
     must be mined to use up the nonce. This is safe, because the contract does a session once. And when many rows lost
-    their block, the one with the next nonce may not be among those of this round.
+    their block, the one with the next nonce may not be among those of this round. A session that was signed again
+    with another nonce waits for its own earlier transaction.
 
     Args:
-        pursued: Sessions whose transactions were looked at in this round and are in no block.
+        pursued: The newest transactions of the rows of this round that are in no block.
     """
     if mined_nonce >= await outbox.next_nonce(relayer):
         return
@@ -150,6 +151,6 @@ async def close_gap(
     if not attempts:
         log.error("relayer_nonce_unknown", nonce=mined_nonce)
         return
-    if attempts[-1].session_id not in pursued:
+    if pursued.isdisjoint(attempt.tx_hash for attempt in attempts):
         log.warning("relayer_fills_nonce", nonce=mined_nonce, tx_hash=attempts[-1].tx_hash)
         await rpc.send_once([("eth_sendRawTransaction", ["0x" + attempts[-1].raw.hex()])])

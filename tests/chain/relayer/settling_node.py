@@ -146,17 +146,20 @@ class SettlingNode:
         block_hash = "0x" + keccak256(f"{parent.block_hash}{salt}{sorted(self.pool)}".encode()).hex()
         block = Block(parent.number + 1, block_hash, parent.block_hash)
         settled = self.settled()
-        nonces = {transaction.nonce for old in self.blocks for transaction, _ in old.mined}
+        due = self._next_nonce()
         for transaction in sorted(self.pool.values(), key=lambda item: (item.nonce, -item.max_fee_wei)):
-            if transaction.nonce in nonces:
+            if transaction.nonce != due:
                 continue
-            nonces.add(transaction.nonce)
+            due += 1
             fails = any(self.fails(call) or call.session in settled for call in transaction.calls)
             settled |= set() if fails else {call.session for call in transaction.calls}
             block.mined.append((transaction, 0 if fails else 1))
-        self.pool.clear()
+        self.pool = {key: waits for key, waits in self.pool.items() if waits.nonce > due}
         self.blocks.append(block)
         return block
+
+    def _next_nonce(self) -> int:
+        return self.foreign_nonces + sum(len(block.mined) for block in self.blocks)
 
     def fork(self, depth: int) -> None:
         """Remove the last blocks; their transactions become pending again."""
@@ -199,7 +202,7 @@ class SettlingNode:
         return self.blocks[number].view(self.base_fee) if number < len(self.blocks) else None
 
     def _eth_getTransactionCount(self, _account: str, _tag: str) -> str:  # noqa: N802
-        return hex(self.foreign_nonces + sum(len(block.mined) for block in self.blocks))
+        return hex(self._next_nonce())
 
     def _eth_getTransactionReceipt(self, tx_hash: str) -> dict[str, Any] | None:  # noqa: N802
         for block in self.blocks:

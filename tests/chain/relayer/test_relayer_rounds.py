@@ -121,6 +121,34 @@ async def test_a_receipt_of_a_block_that_is_not_canonical_does_not_count(desk: D
     assert await desk.state(session_id) is SettlementState.CONFIRMED
 
 
+async def test_a_session_that_was_signed_again_does_not_wait_for_its_own_lost_nonce(
+    desk: Desk, autojump_clock: Any
+) -> None:
+    relayer, session_id = desk.relayer(depth=2, retry_ms_min=100, retry_every_ms=100), await desk.ended()
+    await relayer.work_once(desk.hear)
+    (first,) = desk.node.sent
+    desk.node.receipts_from[first.tx_hash] = "0x" + "99" * 32  # an endpoint that does not show the receipt
+    desk.node.mine()
+    for _ in range(2):
+        await relayer.work_once(desk.hear)
+        await trio.sleep(0.6)
+    assert await desk.state(session_id) is SettlementState.FAILED
+    desk.node.fork(1)
+    desk.node.pool.clear()
+    desk.node.receipts_from.clear()
+    desk.node.mine(salt="other")
+    await trio.sleep(5)
+    await relayer.work_once(desk.hear)
+    assert [attempt.nonce for attempt in (await desk.record(session_id)).attempts] == [0, 1]
+    for _ in range(4):
+        await relayer.work_once(desk.hear)
+        desk.node.mine()
+        await trio.sleep(0.6)
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.CONFIRMED
+    assert [update.session_id for update in desk.told] == [session_id]
+
+
 async def test_a_chain_with_another_first_block_is_not_signed_for(desk: Desk) -> None:
     relayer, session_id = desk.relayer(), await desk.ended()
     desk.node.blocks[0].block_hash = "0x" + "99" * 32
