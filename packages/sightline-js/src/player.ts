@@ -85,7 +85,8 @@ export class Player {
       throw error;
     }
     this.video.srcObject = stream;
-    await this.video.play().catch(() => undefined);
+    // Not awaited: it stays pending while no picture arrives, and then `watch` must try again.
+    void this.video.play().catch(() => undefined);
     const path = new Path(this.current);
     try {
       return await this.watch(peer, path);
