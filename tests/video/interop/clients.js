@@ -85,6 +85,14 @@ window.whenConnected = async () => {
   while (window.ours.current?.peer.connectionState !== "connected") await new Promise((done) => setTimeout(done, 50));
   window.peer = window.ours.current.peer;
 };
+/** Wait until the first exchange has been given up for another one. */
+window.anotherExchange = async () => {
+  const seen = new Set();
+  while (seen.size < 2) {
+    if (window.ours.current) seen.add(window.ours.current);
+    await new Promise((done) => setTimeout(done, 20));
+  }
+};
 /** Publish and play in one page; gives both paths after ten decoded frames. */
 window.publishAndPlay = async (whip, whep) => {
   await window.publishOurs(whip);

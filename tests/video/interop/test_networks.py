@@ -229,6 +229,27 @@ async def test_firefox_publishes_and_plays(
         assert local_of(path, expected) == expected
 
 
+async def test_a_player_without_a_path_at_first_tries_again_and_plays_when_there_is_one(
+    client_script: Path, network: Network
+):
+    net = NetOptions(bind_addresses=(network.server,), loopback=False, tcp_port=-1)
+    options = Options(secret=SECRET, public_url="", workers=1, net=net)
+    async with a_rig(options, host=network.server) as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with (
+            publishing(made.whip_url, inside=network.inside),
+            a_browser(client_script, host=network.server, inside=network.inside) as (browser, url),
+        ):
+            await rig.heard(MediaKind.FRAMES)
+            network.firewall(NO_UDP)
+            viewer = await browser.open(url)
+            await viewer.run(f"playOurs({made.whep_url!r})")
+            await viewer.run("anotherExchange()", within_s=40)
+            network.firewall("")
+            await viewer.run("whenConnected()", within_s=40)
+            await watch(viewer, frames=10)
+
+
 async def test_our_python_clients_publish_and_play_by_a_turn_server_of_the_link_header(network: Network):
     network.firewall(NO_UDP)
     async with a_relay(network.server) as relay, a_rig(options_of(network, relay), host=network.server) as rig:
