@@ -117,7 +117,7 @@ async def look_for_all(work: OutboxWork[RecordT], relayer: str, records: Sequenc
 async def agreed(
     work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT], found: Mapping[str, Included], *, depth: int
 ) -> frozenset[str]:
-    """Ask every endpoint for rows that are deep enough; return the sessions whose outcome two of them report.
+    """Ask every endpoint for the rows at the configured depth; return the sessions whose outcome two of them report.
 
     With one endpoint all are returned. An endpoint that reports another outcome is named in the log and left out of
     reads, unless it is not known which of them is wrong.

@@ -7,11 +7,11 @@ from sightline.domain.geofence import DeviceKind
 from sightline.domain.operator.model import Availability, Claim, Workspace, WorkspaceRole
 
 STORED_APART: Final = frozenset({"version", "last_place"})
-"""A column of its own, and a part of the newest heartbeat."""
+"""Fields that are not in the document: the version is a column, the place comes from the newest heartbeat."""
 
 
 def to_doc(workspace: Workspace) -> dict[str, Any]:
-    """Everything of the workspace but what is stored apart."""
+    """The fields of the workspace, without those of `STORED_APART`."""
     # Not `asdict`, which copies everything inside as well and costs more than all the rest of a commit.
     doc = {name: getattr(workspace, name) for name in workspace.__dataclass_fields__ if name not in STORED_APART}
     doc["claims"] = {
