@@ -22,6 +22,8 @@ PREFERENCES = {
     "media.autoplay.default": 0,
     "datareporting.policy.dataSubmissionEnabled": False,
     "app.update.disabledForTesting": True,
+    # Otherwise a network without a default route may count as down, and no RTCPeerConnection can be made.
+    "network.manage-offline-status": False,
 }
 PAGE = """<!doctype html><meta charset=utf-8><video muted playsinline></video><script src=/clients.js></script>
 <script>
