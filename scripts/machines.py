@@ -26,6 +26,7 @@ from sightline.domain.refusal import Refusal
 from sightline.domain.session import machine as session_machine
 from sightline.domain.session.messages import (
     Assign,
+    BeginExtending,
     BeginFunding,
     Cancel,
     CancelAssignment,
@@ -33,6 +34,8 @@ from sightline.domain.session.messages import (
     Decline,
     End,
     EventKind,
+    Extend,
+    ExtensionRefused,
     FixReported,
     FundsReported,
     GoLive,
@@ -44,7 +47,16 @@ from sightline.domain.session.messages import (
     Tick,
     Withdraw,
 )
-from sightline.domain.session.model import Live, Operator, Session, SessionLimits, SessionState, Terms, VideoInput
+from sightline.domain.session.model import (
+    Live,
+    Operator,
+    Session,
+    SessionExtension,
+    SessionLimits,
+    SessionState,
+    Terms,
+    VideoInput,
+)
 from sightline.domain.units import MicroUsdc
 
 DIRECTORY: Final = Path(__file__).resolve().parent.parent / "docs" / "machines"
@@ -76,6 +88,7 @@ _TERMS: Final = Terms(
 _OPERATOR: Final = Operator(
     workspace_id="o", wallet_address="0x1", device_kind=DeviceKind.PHONE, coverage_lat=None, coverage_lng=None
 )
+_EXTENSION: Final = SessionExtension(id="e", seconds=60, amount=MicroUsdc(60_000))
 _VIDEO: Final = VideoInput(ref="ref", whip_url="whip", whep_url="whep")
 
 
@@ -137,6 +150,9 @@ def session_messages(at_ms: int) -> dict[str, Any]:
         "MediaBroke": MediaBroke(at_ms),
         "ConsumerActive": ConsumerActive(),
         "FundsReported 0": FundsReported(MicroUsdc(0)),
+        "BeginExtending": BeginExtending(_EXTENSION),
+        "Extend": Extend(_EXTENSION),
+        "ExtensionRefused": ExtensionRefused(_EXTENSION.id),
         "Tick": Tick(),
         "SettlementMined": SettlementMined("0xabc"),
     }

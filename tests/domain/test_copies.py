@@ -6,7 +6,8 @@ import pytest
 
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.metering import Evidence, FenceWindow, PauseReason, Signal
-from sightline.domain.session.model import Requested
+from sightline.domain.session.model import Requested, SessionExtension
+from sightline.domain.units import MicroUsdc
 from tests.domain.builders import T0, Film, a_fix, a_workspace
 
 EVIDENCE = Evidence(
@@ -18,7 +19,10 @@ EVIDENCE = Evidence(
 )
 FILM = Film().both(T0, T0 + 4_000)
 LIVE = replace(FILM.live, pause_reason=PauseReason.MEDIA_LOST, consumer_seen_ms=T0 + 9, hold_tx_hash="0xef")
-SESSION = replace(FILM.session, version=7, head_hash="ab", events=3, ended_head_hash="cd")
+MORE = SessionExtension(id="e", seconds=1, amount=MicroUsdc(1))
+SESSION = replace(
+    FILM.session, version=7, head_hash="ab", events=3, ended_head_hash="cd", extensions=(MORE,), extending=MORE
+)
 LOCATION = replace(LIVE.location, last_fix=a_fix(T0 + 77), last_sequence=77)
 WORKSPACE = a_workspace(
     sequence_base=3,

@@ -178,8 +178,10 @@ class Receipt implements Verification {
     const [session, meter, events] = [this.root.at("session"), this.root.at("meter"), this.root.at("events")];
     const head = this.chained(session.at("id"), events);
     this.expect(meter.at("headHash"), head);
+    const extended: Event[] = [];
     for (const event of events.items().map(eventOf)) {
       if (event.kind === "REOPENED") this.last.delete("ASSIGNED"); // the operator did not start and was released
+      if (event.kind === "EXTENDED") extended.push(event);
       this.last.set(event.kind, event);
     }
     this.expect(meter.at("endedHeadHash"), this.last.get("ENDED")?.hash ?? null);
@@ -193,7 +195,12 @@ class Receipt implements Verification {
     const assigned = this.last.get("ASSIGNED");
     this.expect(session.at("operatorWorkspaceId"), assigned === undefined ? null : scalar(factOf(assigned, "operatorWorkspaceId")));
     this.expectInstant(session.at("assignedAt"), assigned);
-    const terms = this.of("CREATED").facts; // sessions of earlier versions have no terms there
+    const terms = new Map(this.of("CREATED").facts); // sessions of earlier versions have no terms there
+    for (const event of extended) { // each adds its seconds to the maximum duration, and states the hold from then on
+      const before = terms.get("maxDurationSeconds");
+      if (before !== undefined) this.expect(factOf(event, "maxDurationSeconds"), before.integer() + factOf(event, "seconds").integer());
+      for (const name of ["maxDurationSeconds", "holdMicroUsdc"]) terms.set(name, factOf(event, name));
+    }
     for (const name of ["consumerWorkspaceId", "ratePerSecondMicroUsdc", "holdMicroUsdc", "maxDurationSeconds", "platformFeeBps", "radiusMeters"]) {
       const fact = terms.get(name);
       if (fact !== undefined) this.expect(session.at(name), scalar(fact));

@@ -19,6 +19,7 @@ from sightline.domain.session.model import (
     Phase,
     Requested,
     Session,
+    SessionExtension,
     SessionState,
     Terms,
     VideoInput,
@@ -36,7 +37,24 @@ def to_doc(session: Session) -> Doc:
         "head_hash": session.head_hash,
         "events": session.events,
         "ended_head_hash": session.ended_head_hash,
-    }
+    } | _extensions_doc(session)
+
+
+def _extensions_doc(session: Session) -> Doc:
+    doc: Doc = {}
+    if session.extensions:
+        doc["extensions"] = [_extension_doc(extension) for extension in session.extensions]
+    if session.extending is not None:
+        doc["extending"] = _extension_doc(session.extending)
+    return doc
+
+
+def _extension_doc(extension: SessionExtension) -> Doc:
+    return {**_fields(extension), "consent": consent_doc(extension.consent)}
+
+
+def _extension(doc: Mapping[str, Any]) -> SessionExtension:
+    return SessionExtension(**{**doc, "amount": MicroUsdc(doc["amount"]), "consent": consent_of(doc["consent"])})
 
 
 def from_doc(doc: Mapping[str, Any], version: int) -> Session:
@@ -56,6 +74,8 @@ def from_doc(doc: Mapping[str, Any], version: int) -> Session:
         head_hash=doc["head_hash"],
         events=doc["events"],
         ended_head_hash=doc.get("ended_head_hash"),
+        extensions=tuple(_extension(each) for each in doc.get("extensions", ())),
+        extending=_extension(doc["extending"]) if "extending" in doc else None,
     )
 
 

@@ -31,6 +31,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.evidence import recovered, with_fix, with_media
 from sightline.domain.session.messages import (
     Assign,
+    BeginExtending,
     BeginFunding,
     Cancel,
     CancelAssignment,
@@ -42,6 +43,8 @@ from sightline.domain.session.messages import (
     End,
     Event,
     EventKind,
+    Extend,
+    ExtensionRefused,
     FixReported,
     FundsReported,
     GoLive,
@@ -69,6 +72,7 @@ from sightline.domain.session.model import (
     Operator,
     Requested,
     Session,
+    SessionExtension,
     SessionLimits,
     SessionState,
     Terms,
@@ -95,13 +99,20 @@ DECLINE_WITHIN_MS = 20 * SECOND_MS
 UNSTARTED_MAX = 100
 """Operators that may decline or fail to start one request before it expires; bounds what is stored of it."""
 
+DURATION_MAX_S = 14_400
+"""Seconds that a session may last, extensions included. The escrow contract holds an amount for no longer."""
+EXTENSIONS_MAX = 100
+"""Extensions of one session; bounds what is stored of it."""
+
 END_REASONS = {
     Party.CONSUMER: EndReason.CONSUMER_ENDED,
     Party.OPERATOR: EndReason.OPERATOR_ENDED,
     Party.PLATFORM: EndReason.PLATFORM_ENDED,
 }
 
-REPORTS = (FixReported, MediaProved, MediaBroke, ConsumerActive, FundsReported, Tick, SettlementMined)
+REPORTS = (
+    FixReported, MediaProved, MediaBroke, ConsumerActive, FundsReported, Tick, SettlementMined, ExtensionRefused,
+)  # fmt: skip
 
 
 def wrong_state(session: Session) -> Refusal:
@@ -279,7 +290,10 @@ def _in_requested(
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.PLATFORM):
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
-        case BeginFunding() | GoLive() | End() | CancelAssignment() | Withdraw() | Decline():
+        case (
+            BeginFunding() | GoLive() | End() | CancelAssignment() | Withdraw() | Decline() | BeginExtending()
+            | Extend()
+        ):  # fmt: skip
             return wrong_state(session)
         case (
             FixReported()
@@ -289,6 +303,7 @@ def _in_requested(
             | FundsReported()
             | Tick()
             | SettlementMined()
+            | ExtensionRefused()
         ):
             return Step(session=session)
         case _:
@@ -314,7 +329,7 @@ def _in_assigned(
         case Decline():
             is_late = now_ms - phase.assigned_at_ms > DECLINE_WITHIN_MS
             return _reopen(session, phase, now_ms, DECLINED, is_no_show=is_late)
-        case Assign() | Cancel() | End():
+        case Assign() | Cancel() | End() | BeginExtending() | Extend():
             return wrong_state(session)
         case (
             FixReported()
@@ -324,6 +339,7 @@ def _in_assigned(
             | FundsReported()
             | Tick()
             | SettlementMined()
+            | ExtensionRefused()
         ):
             return Step(session=session)
         case _:
@@ -345,6 +361,13 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             return Step(session=session.in_phase(replace(phase, consumer_seen_ms=now_ms)))
         case FundsReported(available=available):
             return _check_funds(session, phase, available, now_ms, limits)
+        case BeginExtending(extension=extension):
+            return _begin_extending(session, extension)
+        case Extend(extension=extension):
+            return _extend(session, phase, extension, now_ms)
+        case ExtensionRefused(extension_id=extension_id):
+            is_asked = session.extending is not None and session.extending.id == extension_id
+            return Step(session=replace(session, extending=None) if is_asked else session)
         case Assign() | BeginFunding() | GoLive() | Cancel() | CancelAssignment() | Withdraw() | Decline():
             return wrong_state(session)
         case SettlementMined():
@@ -360,9 +383,15 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
                 return Step(session=session)
             event = Event(EventKind.SETTLED, now_ms, (("txHash", tx_hash),))
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
-        case Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline():
+        case (
+            Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline()
+            | BeginExtending() | Extend()
+        ):  # fmt: skip
             return wrong_state(session)
-        case FixReported() | MediaProved() | MediaBroke() | ConsumerActive() | FundsReported() | Tick():
+        case (
+            FixReported() | MediaProved() | MediaBroke() | ConsumerActive() | FundsReported() | Tick()
+            | ExtensionRefused()
+        ):  # fmt: skip
             return Step(session=session)
         case _:
             assert_never(message)
@@ -370,7 +399,10 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
 
 def _in_closed(session: Session, message: Message) -> Step | Refusal:
     match message:
-        case Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline():
+        case (
+            Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline()
+            | BeginExtending() | Extend()
+        ):  # fmt: skip
             return wrong_state(session)
         case (
             FixReported()
@@ -380,6 +412,7 @@ def _in_closed(session: Session, message: Message) -> Step | Refusal:
             | FundsReported()
             | Tick()
             | SettlementMined()
+            | ExtensionRefused()
         ):
             return Step(session=session)
         case _:
@@ -478,6 +511,61 @@ def _go_live(session: Session, phase: Assigned, message: GoLive, now_ms: int, li
         facts += (("holdTxHash", hold_tx_hash),)
     event = Event(EventKind.STARTED, now_ms, facts)
     return Step(session=replace(session, phase=live), events=(event,))
+
+
+def why_not_extended(session: Session, extension: SessionExtension) -> Refusal | None:
+    """Return why a LIVE session does not get more time; None if it may."""
+    asked = session.extending
+    if asked is not None and asked.id != extension.id:
+        return Refusal(
+            Code.CONFLICT,
+            "session:extending",
+            "Another extension of the session is waiting for the chain. Repeat later",
+        )
+    left_s = DURATION_MAX_S - session.terms.max_duration_s
+    if extension.seconds > left_s:
+        message = f"A session lasts at most {DURATION_MAX_S} seconds. This one can be extended by {left_s}"
+        return Refusal(Code.INVALID_INPUT, "session:duration", message)
+    if len(session.extensions) >= EXTENSIONS_MAX:
+        message = f"The session was extended {EXTENSIONS_MAX} times, the most allowed"
+        return Refusal(Code.INVALID_STATE, "session:extensions", message, state=session.state)
+    return None
+
+
+def _begin_extending(session: Session, extension: SessionExtension) -> Step | Refusal:
+    asked = session.extending
+    if asked is not None and asked.id == extension.id:
+        return Step(session=session)
+    return why_not_extended(session, extension) or Step(session=replace(session, extending=extension))
+
+
+def _extend(session: Session, phase: Live, extension: SessionExtension, now_ms: int) -> Step | Refusal:
+    """Add time: maximum duration and hold grow together, and the end moves. An extension that is in it adds nothing."""
+    if any(known.id == extension.id for known in session.extensions):
+        return Step(session=session)
+    refusal = why_not_extended(session, extension)
+    if refusal is not None:
+        return refusal
+    terms = replace(
+        session.terms,
+        max_duration_s=session.terms.max_duration_s + extension.seconds,
+        hold=MicroUsdc(session.terms.hold + extension.amount),
+    )
+    facts: tuple[tuple[str, str | int], ...] = (
+        ("seconds", extension.seconds),
+        ("maxDurationSeconds", terms.max_duration_s),
+        ("holdMicroUsdc", str(terms.hold)),
+    )
+    if extension.tx_hash is not None:
+        facts += (("holdTxHash", extension.tx_hash),)
+    extended = replace(
+        session,
+        terms=terms,
+        phase=replace(phase, ends_at_ms=phase.ends_at_ms + extension.seconds * SECOND_MS),
+        extensions=(*session.extensions, extension),
+        extending=None,
+    )
+    return Step(session=extended, events=(Event(EventKind.EXTENDED, now_ms, facts),))
 
 
 def _close(session: Session, state: SessionState, reason: EndReason, at_ms: int, kind: EventKind) -> Step:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import TypeAlias, final
 
 from sightline.domain.geofence import Fix
-from sightline.domain.session.model import Operator, Session, VideoInput
+from sightline.domain.session.model import Operator, Session, SessionExtension, VideoInput
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.domain.value import value
@@ -80,7 +80,31 @@ class Decline:
     """The operator refuses the assignment: open the request again, for others."""
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class BeginExtending:
+    """Note the extension that the escrow contract is asked for, before anything is sent to it."""
+
+    extension: SessionExtension
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Add time to the LIVE session. With escrow, the contract has taken the amount."""
+
+    extension: SessionExtension
+
+
 # Facts.
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExtensionRefused:
+    """The escrow contract does not take the amount of an extension: it is not asked for any more."""
+
+    extension_id: str
 
 
 @final
@@ -152,6 +176,9 @@ Message: TypeAlias = (
     | CancelAssignment
     | Withdraw
     | Decline
+    | BeginExtending
+    | Extend
+    | ExtensionRefused
     | FixReported
     | MediaProved
     | MediaBroke
@@ -174,6 +201,7 @@ class EventKind(StrEnum):
     STARTED = "STARTED"
     PAUSED = "PAUSED"
     RESUMED = "RESUMED"
+    EXTENDED = "EXTENDED"
     MEDIA_LOST = "MEDIA_LOST"
     ENDED = "ENDED"
     CANCELLED = "CANCELLED"

@@ -67,7 +67,7 @@ class SessionLimits:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What was agreed when the session was created; never changes."""
+    """What was agreed when the session was created. Only extensions change it: `max_duration_s` and `hold` grow."""
 
     id: str
     consumer_workspace_id: str
@@ -97,6 +97,21 @@ class Terms:
     def wait_deadline_ms(self) -> int:
         """When an unassigned request expires."""
         return self.created_at_ms + self.wait_timeout_s * SECOND_MS
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionExtension:
+    """More time for a LIVE session at its rate. A session takes each id once, so that a repeat adds nothing."""
+
+    id: str
+    seconds: int
+    amount: MicroUsdc
+    """What the time costs at most: by so much the hold grows."""
+    consent: PayerConsent | None = None
+    """The payer's consent to the larger hold, where the escrow contract holds it; `open_by_s` is its last second."""
+    tx_hash: str | None = None
+    """The transaction by which the escrow contract took the amount; None before, and without escrow."""
 
 
 @final
@@ -254,6 +269,10 @@ class Session:
     """How many events are recorded."""
     ended_head_hash: str | None = None
     """Hash of the event ENDED. Later events, such as SETTLED, change `head_hash` but not this."""
+    extensions: tuple[SessionExtension, ...] = ()
+    """The extensions that `terms` contains, oldest first."""
+    extending: SessionExtension | None = None
+    """An extension that the escrow contract is asked for. It adds nothing to `terms` yet."""
 
     def in_phase(self, phase: Phase) -> "Session":
         """Return a copy in another phase, or in the same phase with more details."""
@@ -264,7 +283,14 @@ class Session:
             head_hash=self.head_hash,
             events=self.events,
             ended_head_hash=self.ended_head_hash,
+            extensions=self.extensions,
+            extending=self.extending,
         )
+
+    @property
+    def first_hold(self) -> MicroUsdc:
+        """The hold as it was when the session was created."""
+        return MicroUsdc(self.terms.hold - sum(extension.amount for extension in self.extensions))
 
     @property
     def id(self) -> str:

@@ -48,6 +48,7 @@ class MeterEvent(Output):
         "STARTED",
         "PAUSED",
         "RESUMED",
+        "EXTENDED",
         "MEDIA_LOST",
         "ENDED",
         "CANCELLED",

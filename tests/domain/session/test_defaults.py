@@ -33,7 +33,9 @@ EXPECTED = {
     Live: {"pause_reason": None, "consumer_seen_ms": 0, "hold_tx_hash": None},
     Ended: {"settlement_tx_hash": None, "hold_tx_hash": None},
     Closed: {"is_dispatched": False},
-    Session: {"version": 0, "head_hash": "", "events": 0, "ended_head_hash": None},
+    Session: {
+        "version": 0, "head_hash": "", "events": 0, "ended_head_hash": None, "extensions": (), "extending": None,
+    },
     SessionLimits: {
         "start_timeout_ms": 120_000, "drone_start_timeout_ms": 300_000, "funds_reserve_s": 30,
         "funding_timeout_ms": 60_000, "meter": MeterLimits(),

@@ -15,6 +15,7 @@ from sightline.domain.session.messages import (
     Assign,
     Cancel,
     End,
+    Extend,
     FixReported,
     GoLive,
     MediaBroke,
@@ -25,7 +26,7 @@ from sightline.domain.session.messages import (
     SettlementMined,
     Step,
 )
-from sightline.domain.session.model import Ended, Session, VideoInput
+from sightline.domain.session.model import Ended, Session, SessionExtension, VideoInput
 from sightline.domain.session.record import chain
 from sightline.domain.session.status import meter_status, session_status
 from sightline.domain.settlement import SettlementPayload
@@ -138,6 +139,28 @@ def short(minimum_s: int) -> Story:
     """A view of 1.2 s, of which 0.5 s were filmed before the publisher disconnected."""
     story = live(minimum_s).proved(5_400, 5_400).tell(MediaBroke(T0 + 5_500), 5_500)
     return story.tell(End(Party.CONSUMER), 6_200)
+
+
+def extended() -> Story:
+    """A view of 60 s that was extended twice, and filmed 80 s."""
+    story = live().proved(5_000, 25_000)
+    for number, at_ms in enumerate((26_000, 27_000)):
+        story.tell(Extend(SessionExtension(id=str(number), seconds=15, amount=MicroUsdc(15_000))), at_ms)
+    return story.proved(27_000, 85_000).tell(End(Party.CONSUMER), 85_000)
+
+
+def unextended() -> Json:
+    """A receipt whose second extension adds more seconds than it says. Its hashes agree with its events."""
+    story = extended()
+    shown = story.events
+    place = max(index for index, each in enumerate(shown) if each.event.kind.value == "EXTENDED")
+    events = [each.event for each in shown]
+    facts = dict(events[place].facts) | {"seconds": 5}
+    events[place] = replace(events[place], facts=tuple(facts.items()))
+    before = replace(story.session, head_hash="", events=0)
+    story.session, recorded = chain(before, events)
+    story.events = [RecordedEvent(*each) for each in recorded]
+    return story.receipt()
 
 
 def unproved() -> Json:

@@ -24,6 +24,7 @@ from tests.http.money.builder import (
     Json,
     by_other_contracts,
     cancelled,
+    extended,
     forged,
     leaves,
     line_of,
@@ -33,6 +34,7 @@ from tests.http.money.builder import (
     reopened,
     settled,
     short,
+    unextended,
     unproved,
     value_at,
 )
@@ -65,6 +67,8 @@ def vectors() -> Json:
         ("half a second of proof, charged the duration rounded up", short(10).receipt(), TRUSTED, None),
         ("half a second of proof, created before there was a minimum", short(0).receipt(), TRUSTED, None),
         ("a minimum of one second, charged without a proof", unproved(), TRUSTED, None),
+        ("extended twice", extended().receipt(), TRUSTED, None),
+        ("an extension by more seconds than it says", unextended(), TRUSTED, None),
         ("settled by contracts of a stranger, as the receipt says", elsewhere, TRUSTED, on_chain(elsewhere)),
         ("settled by contracts of a stranger, with the trusted addresses", TRUE, TRUSTED, on_chain(elsewhere)),
         ("paid in the token of a stranger", TRUE, TRUSTED, on_chain(TRUE, token=elsewhere["contracts"]["usdcAddress"])),
@@ -137,6 +141,15 @@ def test_the_shortest_charge_is_recomputed_from_the_terms_in_the_first_event() -
     }
 
 
+def test_the_terms_of_an_extended_session_are_those_of_its_last_extension() -> None:
+    receipt = extended().receipt()
+    assert (receipt["session"]["maxDurationSeconds"], receipt["session"]["cleanSeconds"]) == (90, 80)
+    assert verified(receipt, None).is_valid
+    assert [failure.check for failure in verified(unextended(), None).failures] == [ReceiptCheck.HASH_CHAIN]
+    stretched = forged(receipt, ("session", "maxDurationSeconds"), 120)
+    assert "session.maxDurationSeconds" in {failure.line for failure in verified(stretched, None).failures}
+
+
 def test_a_payment_that_was_not_looked_up_is_never_said_to_be_verified() -> None:
     settled_check = ReceiptCheck.SETTLED
     assert verified(TRUE, CHAIN, None) == Verification((), {settled_check: SkipReason.DEPLOYMENT_MISSING})
@@ -176,6 +189,7 @@ def test_every_forged_vector_names_the_forged_line() -> None:
     committed = orjson.loads(VECTORS.read_bytes())
     assert [vector["name"] for vector in committed["receipts"] if vector["failures"]] == [
         "a minimum of one second, charged without a proof",
+        "an extension by more seconds than it says",
         "settled by contracts of a stranger, as the receipt says",
         "settled by contracts of a stranger, with the trusted addresses",
         "paid in the token of a stranger",

@@ -309,6 +309,7 @@ class _Checks:
     keccak256: Keccak
     last: dict[str, _Event] = field(default_factory=dict)
     """The last event of each kind; none of kind ASSIGNED after the request was opened again."""
+    extended: list[_Event] = field(default_factory=list)
 
     def hash_chain(self) -> None:
         """Recompute the hashes, and compare the session's terms and states with the events."""
@@ -318,6 +319,8 @@ class _Checks:
         for event in _events(events):
             if event.kind == "REOPENED":  # the operator did not start and was released
                 self.last.pop("ASSIGNED", None)
+            elif event.kind == "EXTENDED":
+                self.extended.append(event)
             self.last[event.kind] = event
         ended = self.last.get("ENDED")
         self.report.expect(meter["endedHeadHash"], None if ended is None else ended.hash)
@@ -339,8 +342,16 @@ class _Checks:
         self._instant(session["assignedAt"], assigned)
 
     def _terms(self, session: _Node) -> None:
-        """Compare the terms. Sessions created by earlier versions have no terms in their first event."""
-        facts = self._of("CREATED").facts
+        """Compare the terms. Sessions created by earlier versions have no terms in their first event.
+
+        Each extension adds its seconds to the maximum duration, and states the hold from then on.
+        """
+        facts = dict(self._of("CREATED").facts)
+        for event in self.extended:
+            if "maxDurationSeconds" in facts:
+                longer = facts["maxDurationSeconds"].integer() + event.fact("seconds").integer()
+                self.report.expect(event.fact("maxDurationSeconds"), longer)
+            facts |= {name: event.fact(name) for name in ("maxDurationSeconds", "holdMicroUsdc")}
         names = ("consumerWorkspaceId", "ratePerSecondMicroUsdc", "holdMicroUsdc", "maxDurationSeconds")
         for name in (*names, "platformFeeBps", "radiusMeters"):
             if name in facts:

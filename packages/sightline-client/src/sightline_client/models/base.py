@@ -155,6 +155,7 @@ class EventKind(OpenEnum):
     STARTED = "STARTED"
     PAUSED = "PAUSED"
     RESUMED = "RESUMED"
+    EXTENDED = "EXTENDED"
     MEDIA_LOST = "MEDIA_LOST"
     ENDED = "ENDED"
     CANCELLED = "CANCELLED"
