@@ -25,7 +25,7 @@ from sightline.domain.session.messages import (
     Step,
     Tick,
 )
-from sightline.domain.session.model import Operator, Session, Terms, VideoInput
+from sightline.domain.session.model import Operator, Session, SessionExtension, Terms, VideoInput
 from sightline.domain.session.status import SessionStatus
 from sightline.ports.relations import Staged
 from sightline.ports.store import Committed, IdempotencyKey, KeySpending, Rejected, SessionWrite
@@ -97,6 +97,17 @@ class CancelSession(Command["CancelSession", Answer[SessionStatus]]):
     """Cancel the request."""
 
     caller: Caller
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExtendSession(Command["ExtendSession", Answer[SessionStatus]]):
+    """Add time to the LIVE session. With escrow, answered when the contract has taken the amount."""
+
+    extension: SessionExtension
+    caller: Caller
+    is_hold_enforced: bool = False
+    spending: KeySpending | None = None
 
 
 @final
@@ -191,6 +202,30 @@ class VideoReady:
     video: VideoInput
     start_ms: int
     hold_tx_hash: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HoldExtended:
+    """The contract has taken the amount of an extension."""
+
+    extension_id: str
+    tx_hash: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExtensionFailed:
+    """The amount of an extension is refused, or not taken yet."""
+
+    extension_id: str
+    error: Exception
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResumeExtending:
+    """A timer: ask the contract again for the extension that is not taken yet."""
 
 
 @final
@@ -627,6 +662,7 @@ SessionCommand: TypeAlias = (
     | EndSession
     | EndByPlatform
     | CancelSession
+    | ExtendSession
     | DropAssignment
 )
 """Commands that change a session; they wait while an operation is pending."""
@@ -652,6 +688,9 @@ SessionMessage: TypeAlias = (
     | ReportsMissed
     | OperatorAcknowledged
     | AcknowledgementDue
+    | HoldExtended
+    | ExtensionFailed
+    | ResumeExtending
 )
 
 WorkspaceMessage: TypeAlias = (

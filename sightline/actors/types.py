@@ -65,6 +65,20 @@ class NewSession:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewExtension:
+    """A request for more time of a LIVE session, bounds checked."""
+
+    seconds: int
+    max_hold: MicroUsdc | None = None
+    """The largest hold of the whole session that the caller agrees to; None: any."""
+    spending: KeySpending | None = None
+    """The API key whose limits the session counts against from then on; None: as before."""
+    consent: PayerConsent | None = None
+    """What the payer signed for this extension, where the escrow contract holds the session's amount."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaidSession:
     """What was agreed for a session that is paid by x402: its id follows from the payment."""
 

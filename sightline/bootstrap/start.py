@@ -40,6 +40,7 @@ from sightline.domain.units import DAY_MS
 from sightline.ports.video import WatchAccess
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore
+from sightline.storage.postgres.money.extensions import PostgresExtensions
 from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.money.mandates import PostgresMandates
 from sightline.storage.postgres.money.openings import PostgresOpenings
@@ -95,6 +96,8 @@ async def open_core(base: Base) -> AsyncIterator[Core]:
                     holds=Holds(
                         all=stores.openings,
                         relayer=PostgresOpenings(stores.outbox),
+                        extensions=PostgresExtensions(database),
+                        relayer_extensions=PostgresExtensions(stores.outbox),
                         mandates=PostgresMandates(database),
                     ),
                     clock=clock,

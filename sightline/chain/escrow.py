@@ -14,9 +14,11 @@ from sightline.chain.contracts.messages import (
     SessionTerms,
     SigningDomain,
     TransferWithAuthorization,
+    authorization_to_extend,
     authorization_to_open,
     transfer_data,
 )
+from sightline.chain.contracts.messages import Extension as ExtensionMessage
 from sightline.chain.meter import Meter
 from sightline.chain.relayer.openings import hold_of, mandate_of
 from sightline.chain.rpc.reader import hex_bytes
@@ -24,14 +26,16 @@ from sightline.domain.addresses import recovered_address
 from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.escrow import START_RESERVE_MS, ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.session.model import Session, Terms
-from sightline.domain.units import SECOND_MS
+from sightline.domain.session.model import Session, SessionExtension, Terms
+from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.ports.chain import CallRevertedError, ChainReader
 from sightline.ports.clock import Clock
 from sightline.ports.escrow import (
     EscrowTerms,
     ExactAsset,
     ExactPayment,
+    ExtensionOutbox,
+    HoldExtension,
     HoldOpening,
     Mandates,
     OpeningOutbox,
@@ -42,10 +46,15 @@ from sightline.system.keccak import session_id_hash
 
 OPEN_WAIT_S: Final = 12.0
 """How long a start waits for its hold. Afterwards it can be repeated; the hold is still opened."""
+EXTEND_WAIT_S: Final = 20.0
+"""How long an extension waits until its transaction is at its depth. Afterwards its call can be repeated."""
+EXTEND_LEAST_S: Final = 30
+"""An extension must be possible for this long."""
 LOOK_EVERY_S: Final = 0.1
 """How often a start looks for its hold when the relayer runs on another server."""
 TRANSFER_GAS: Final = 300_000
 """Gas of the trial of a payment. A payer with code is asked for its signature within it (ERC-1271)."""
+NOTHING: Final = MicroUsdc(0)
 _OPENED: Final = (SettlementState.MINED, SettlementState.CONFIRMED)
 _REFUSED: Final = (SettlementState.FAILED, SettlementState.REVERTED, SettlementState.MISMATCHED)
 
@@ -72,8 +81,9 @@ class ChainEscrow:
     """Implements `Escrow` with the outbox of the relayer."""
 
     def __init__(
-        self, openings: OpeningOutbox, mandates: Mandates, meter: Meter, reader: ChainReader, domains: Domains,
-        *, clock: Clock, own_addresses: Collection[str] = (), unpaid_opens_max: int = 0,
+        self, openings: OpeningOutbox, extensions: ExtensionOutbox, mandates: Mandates, meter: Meter,
+        reader: ChainReader, domains: Domains, *, clock: Clock, own_addresses: Collection[str] = (),
+        unpaid_opens_max: int = 0,
     ) -> None:  # fmt: skip
         """Create it.
 
@@ -83,6 +93,7 @@ class ChainEscrow:
         """
         self._unpaid_opens_max = unpaid_opens_max
         self._openings = openings
+        self._extensions = extensions
         self.mandates = mandates
         self._meter = meter
         self._reader = reader
@@ -119,6 +130,67 @@ class ChainEscrow:
                 with trio.move_on_after(LOOK_EVERY_S):
                     await news.wait()
         raise UnavailableError("the hold is not in a block yet; repeat the start")
+
+    async def extend_hold(self, session: Session) -> str:
+        """Add the amount that the session asks for to its hold, and return the transaction when it is at its depth."""
+        now_ms, extension = self._clock.now_ms(), session.extending
+        assert extension is not None, "the caller has recorded the extension"
+        await self._extensions.request(_extension(session, extension, now_ms), now_ms=now_ms)
+        with trio.move_on_after(EXTEND_WAIT_S):
+            while True:
+                news = self._news
+                self.wake_relayer()
+                row = await self._extensions.extension(extension.id)
+                assert row is not None, "it was asked for"
+                if row.state is SettlementState.CONFIRMED:
+                    assert row.tx_hash is not None, "an extension is in a block by its transaction"
+                    return row.tx_hash
+                if row.state in (*_REFUSED, SettlementState.WRITTEN_OFF) and await self._extensions.withdraw(
+                    extension.id, now_ms=self._clock.now_ms()
+                ):
+                    raise RefusedError(_not_held(row.reason or "refused", "amount of the extension"))
+                with trio.move_on_after(LOOK_EVERY_S):
+                    await news.wait()
+        raise UnavailableError("the extension is not at its depth on the chain yet; repeat the call")
+
+    async def _extension_message(self, session: Session, amount: MicroUsdc, extend_by_s: int) -> ExtensionMessage:
+        opening = await self._openings.opening(session.id)
+        hold = None if opening is None else hold_of(opening)
+        if hold is None:
+            raise UnavailableError("the session's hold is in no block now; repeat the call")
+        return ExtensionMessage(hold_hash=hold.hash(), extra_amount=amount, extend_by_s=extend_by_s)
+
+    def _authorization_to_extend(self, message: ExtensionMessage, payer: str) -> ReceiveWithAuthorization:
+        return authorization_to_extend(message, payer, self._domains.escrow.contract)
+
+    async def extension_typed_data(
+        self, session: Session, amount: MicroUsdc, extend_by_s: int
+    ) -> dict[ConsentKind, dict[str, Any]]:
+        """Return what the payer signs to add an amount to a session's hold."""
+        message = await self._extension_message(session, amount, extend_by_s)
+        authorization = self._authorization_to_extend(message, session.terms.payer_address.lower())
+        return {
+            ConsentKind.AUTHORIZATION: self._domains.token.typed_data(authorization),
+            ConsentKind.CONSENT: self._domains.escrow.typed_data(message),
+        }
+
+    async def require_extension(self, session: Session, extension: SessionExtension) -> None:
+        """Refuse an extension whose consent the contract would refuse."""
+        consent, payer = extension.consent, session.terms.payer_address
+        assert consent is not None, "the caller has looked for a consent"
+        if consent.exact is not None:
+            return  # it names no session, and was checked when it was paid
+        if consent.open_by_s < self._clock.now_ms() // SECOND_MS + EXTEND_LEAST_S:
+            raise RefusedError(_refused(f"openBy must be at least {EXTEND_LEAST_S} seconds from now"))
+        message = await self._extension_message(session, extension.amount, consent.open_by_s)
+        match consent.kind:
+            case ConsentKind.AUTHORIZATION:
+                digest = self._domains.token.digest(self._authorization_to_extend(message, payer.lower()))
+                await self._require_signed(payer, digest, consent.signature)
+            case ConsentKind.CONSENT:
+                await self._require_signed(payer, self._domains.escrow.digest(message), consent.signature)
+            case ConsentKind.MANDATE:
+                await self._require_allowed(session.terms, consent, extension.amount)
 
     def typed_data(self, terms: EscrowTerms) -> dict[ConsentKind, dict[str, Any]]:
         """Return what the payer signs for these terms."""
@@ -204,13 +276,13 @@ class ChainEscrow:
             raise RefusedError(_refused("the mandate is over"))
         await self._require_signed(payer, self._domains.escrow.digest(mandate_of(mandate)), mandate.signature)
 
-    async def _require_allowed(self, terms: Terms, consent: PayerConsent) -> None:
-        """Require a mandate that allows the session."""
+    async def _require_allowed(self, terms: Terms, consent: PayerConsent, extra: MicroUsdc = NOTHING) -> None:
+        """Require a mandate that allows the session, or an extra amount for it."""
         mandate = consent.mandate
         assert mandate is not None, "a consent by mandate has one"
         limits = (
-            ("session limit", terms.hold <= mandate.max_per_session),
-            ("day limit", terms.hold <= mandate.max_per_day),
+            ("session limit", terms.hold + extra <= mandate.max_per_session),
+            ("day limit", (extra or terms.hold) <= mandate.max_per_day),
             ("rate", terms.rate <= mandate.max_rate),
             ("fee", terms.platform_fee_bps <= mandate.max_fee_bps),
             ("end", consent.open_by_s <= mandate.valid_until_s),
@@ -252,6 +324,16 @@ def _opening(session: Session, now_ms: int) -> HoldOpening:
     )  # fmt: skip
 
 
+def _extension(session: Session, extension: SessionExtension, now_ms: int) -> HoldExtension:
+    assert extension.consent is not None, "a hold grows with a consent"
+    return HoldExtension(
+        session_id=extension.id, of_session=session.id, session_id_hash=session_id_hash(session.id),
+        amount=extension.amount, consent=extension.consent, state=SettlementState.COMPOSED, reason=None, tx_hash=None,
+        block_number=None, block_hash=None, confirmed_at_ms=None, retry_at_ms=now_ms, tries=0, notified=True,
+        composed_at_ms=now_ms, updated_at_ms=now_ms,
+    )  # fmt: skip
+
+
 def _session_terms(terms: EscrowTerms) -> SessionTerms:
     return SessionTerms(
         session_id_hash=hex_bytes(session_id_hash(terms.session_id)), payer=terms.payer, payee=NOBODY,
@@ -263,7 +345,6 @@ def _refused(reason: str) -> Refusal:
     return Refusal(Code.INVALID_INPUT, "session:consent", f"The payment is not valid for this session: {reason}")
 
 
-def _not_held(reason: str) -> Refusal:
-    return Refusal(
-        Code.INSUFFICIENT_CREDIT, "session:fundsNotHeld", f"The contract does not hold the session's amount: {reason}"
-    )
+def _not_held(reason: str, what: str = "session's amount") -> Refusal:
+    message = f"The contract does not hold the {what}: {reason}"
+    return Refusal(Code.INSUFFICIENT_CREDIT, "session:fundsNotHeld", message)

@@ -51,7 +51,7 @@ from sightline.ports.chain import (
     SettlementUpdate,
 )
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import Mandates, OpeningOutbox
+from sightline.ports.escrow import ExtensionOutbox, Mandates, OpeningOutbox
 from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
@@ -161,6 +161,10 @@ class Holds:
     all: OpeningOutbox
     """The outbox of holds, as all servers use it."""
     relayer: OpeningOutbox
+    """The same, as the relayer writes it."""
+    extensions: ExtensionOutbox
+    """The outbox of extensions, as all servers use it."""
+    relayer_extensions: ExtensionOutbox
     """The same, as the relayer writes it."""
     mandates: Mandates
 
@@ -416,11 +420,13 @@ async def open_chain(
                 raise ChainRefusedError("SessionEscrow needs a database: holds are stored before they are opened")
             domains = await _domains(reader, endpoint.identity.chain_id, token, settlement)
             escrow = ChainEscrow(
-                holds.all, holds.mandates, meter, reader, domains, clock=clock,
+                holds.all, holds.extensions, holds.mandates, meter, reader, domains, clock=clock,
                 own_addresses=await _own_addresses(reader, endpoint, settlement),
                 unpaid_opens_max=options.unpaid_opens_max,
             )  # fmt: skip
-            parts = EscrowParts(openings=holds.relayer, meter=meter, on_round=escrow.on_round)
+            parts = EscrowParts(
+                openings=holds.relayer, extensions=holds.relayer_extensions, meter=meter, on_round=escrow.on_round
+            )
         make_relayer = partial(
             Relayer, endpoint.rpc, outbox or ledger, endpoint.signer, endpoint.identity, relayer_options,
             clock=clock, ids=ids, escrow=parts,

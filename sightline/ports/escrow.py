@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 from sightline.domain.escrow import ConsentKind, ExactTransfer, PayerConsent, SignedMandate
-from sightline.domain.session.model import Session, Terms
+from sightline.domain.session.model import Session, SessionExtension, Terms
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import OutboxRecord, TransactionOutbox
 
@@ -23,6 +23,21 @@ class HoldOpening(OutboxRecord):
     consent: PayerConsent
     opened_at_s: int | None = None
     """Time of the block that opened it; None while it is in no block."""
+    extended: int = 0
+    """What the contract has added to `max_amount` in blocks."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldExtension(OutboxRecord):
+    """An amount that the contract shall add to a session's hold, or has added.
+
+    `session_id` is the extension's own id, by which the outbox knows the row; `session_id_hash` is the session's.
+    """
+
+    of_session: str
+    amount: MicroUsdc
+    consent: PayerConsent
 
 
 class OpeningOutbox(TransactionOutbox[HoldOpening], Protocol):
@@ -59,6 +74,30 @@ class OpeningOutbox(TransactionOutbox[HoldOpening], Protocol):
 
     async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:
         """Return the recorded sessions, by which a hold is checked before it is signed."""
+        ...
+
+
+class ExtensionOutbox(TransactionOutbox[HoldExtension], Protocol):
+    """The amounts that the relayer adds to holds."""
+
+    async def extension(self, extension_id: str) -> HoldExtension | None:
+        """Return one extension; None if it was not asked for."""
+        ...
+
+    async def request(self, extension: HoldExtension, *, now_ms: int) -> None:
+        """Ask for an extension. One that was given up is asked for again; otherwise a repeat changes nothing."""
+        ...
+
+    async def withdraw(self, extension_id: str, *, now_ms: int) -> bool:
+        """Give up an extension for which no transaction may be mined any more.
+
+        Returns:
+            Whether it is given up.
+        """
+        ...
+
+    async def of_sessions(self, session_ids: Sequence[str]) -> dict[str, list[HoldExtension]]:
+        """Return the extensions of these sessions that are not given up, oldest first."""
         ...
 
 
@@ -180,6 +219,36 @@ class Escrow(Protocol):
         Raises:
             RefusedError: The contract refuses it, for example because the payer's balance does not cover it.
             UnavailableError: It is not in a block yet. It may still be opened.
+        """
+        ...
+
+    async def require_extension(self, session: Session, extension: SessionExtension) -> None:
+        """Refuse an extension whose consent the contract would refuse, as far as it is known.
+
+        Raises:
+            RefusedError: The signature is not the payer's, or the mandate does not allow it.
+            UnavailableError: The chain does not answer, or the session's hold is in no block now.
+        """
+        ...
+
+    async def extend_hold(self, session: Session) -> str:
+        """Add the amount that the session asks for to its hold; return the transaction when it is at its depth.
+
+        Safe to repeat.
+
+        Raises:
+            RefusedError: The contract refuses it. It is given up.
+            UnavailableError: It is not at its depth yet. It may still be added.
+        """
+        ...
+
+    async def extension_typed_data(
+        self, session: Session, amount: MicroUsdc, extend_by_s: int
+    ) -> dict[ConsentKind, dict[str, Any]]:
+        """Return what the payer signs to add an amount to a session's hold, by kind of consent.
+
+        Raises:
+            UnavailableError: The session's hold is in no block now.
         """
         ...
 

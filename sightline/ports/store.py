@@ -112,6 +112,22 @@ class HoldRequest:
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldGrowth:
+    """Add to the hold of a session, under the rules that `HoldRequest` has for a hold of the whole amount."""
+
+    payer_address: str
+    amount: MicroUsdc
+    is_enforced: bool = False
+    unfunded_max: int = 0
+    spending: KeySpending | None = None
+    is_trial: bool = False
+    """Check only: the hold grows when the escrow contract has taken the amount."""
+    is_taken: bool = False
+    """The escrow contract has taken the amount, so nothing is checked."""
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
     """An event with its place in the session's hash chain. `sequence` counts from 1."""
@@ -133,6 +149,7 @@ class SessionWrite:
     """When the session wants to be woken next; None when terminal."""
     events: tuple[RecordedEvent, ...] = ()
     take_hold: HoldRequest | None = None
+    grow_hold: HoldGrowth | None = None
     charge_hold: MicroUsdc | None = None
     release_hold: bool = False
     settle: SettlementPayload | None = None

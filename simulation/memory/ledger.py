@@ -34,7 +34,7 @@ from sightline.ports.ledger import (
     WalletView,
     WrittenOffMeanwhileError,
 )
-from sightline.ports.store import DEMAND_PAID_MS, KeySpending
+from sightline.ports.store import DEMAND_PAID_MS, HoldGrowth, KeySpending, RejectedWhy
 from sightline.storage.postgres.money.holds import STALE_MS_MAX
 from sightline.storage.postgres.money.ledger import HEADERS_KEPT
 from sightline.system.keccak import session_id_hash
@@ -433,13 +433,48 @@ class MemoryLedger(MemoryOutbox):
         reading = known[0]
         return not reading.covers(amount, now_ms) or reading.spendable(now_ms) < amount + self._held(wallet)
 
-    def left_for_key(self, spending: KeySpending, amount: int, *, now_ms: int) -> int | None:
-        """Return what is left of the limits of an API key if a hold would exceed them; None if it fits."""
+    def why_not_grown(self, session_id: str, growth: HoldGrowth, *, now_ms: int) -> RejectedWhy | None:
+        """Return why a session's hold may not grow by the payer's funds; None if it may."""
+        hold = self._holds[session_id]
+        if growth.is_taken:
+            return None
+        if self.is_unpaid(hold.payer):
+            return RejectedWhy.UNPAID
+        known = self._readings.get(hold.payer)
+        reading = None if known is None or known[1] else known[0]
+        is_covered = (
+            reading is not None
+            and reading.covers(hold.amount + growth.amount, now_ms)
+            and reading.spendable(now_ms) >= self._held(hold.payer) + growth.amount
+        )
+        others = sum(
+            other.payer == hold.payer and other.state is HoldState.OPEN
+            for other in self._holds.values()
+            if other is not hold
+        )
+        if growth.unfunded_max and others >= growth.unfunded_max and not is_covered:
+            return RejectedWhy.UNFUNDED
+        is_stale = self._checked_at_ms < now_ms - STALE_MS_MAX
+        return RejectedWhy.FUNDS if growth.is_enforced and (is_stale or not is_covered) else None
+
+    def grow_hold_now(self, session_id: str, amount: int) -> None:
+        """Add to the hold of a session, as part of another store's step."""
+        self._holds[session_id].amount += amount
+
+    def left_for_key(self, spending: KeySpending, amount: int, *, now_ms: int, session_id: str) -> int | None:
+        """Return what is left of the limits of an API key if a session's hold would exceed them; None if it fits.
+
+        Args:
+            amount: What is added to the session's hold.
+        """
         per_session, per_day = spending.limits.per_session, spending.limits.per_day
+        held = self._holds.get(session_id)
+        amount += 0 if held is None else held.amount
         spent = sum(
             hold.amount
             for hold in self._holds.values()
-            if hold.key == (spending.key_id, now_ms // DAY_MS)
+            if hold is not held
+            and hold.key == (spending.key_id, now_ms // DAY_MS)
             and (hold.state is not HoldState.RELEASED or hold.released_block is not None)
         )
         left = [limit for limit in (per_session, None if per_day is None else per_day - spent) if limit is not None]

@@ -31,6 +31,7 @@ from sightline.ports.store import (
     ConsumerDispatches,
     Heartbeat,
     HeartbeatWrite,
+    HoldGrowth,
     IdempotencyKey,
     IdempotencyRecord,
     RecordedEvent,
@@ -147,13 +148,25 @@ class MemoryStore:
                 return RejectedWhy.FUNDS
             if hold.spending is not None:
                 self._ledger.count_for_key(write.session.id, hold.spending, now_ms=write.at_ms)
-        return None
+        return None if write.grow_hold is None else self._grow(write, write.grow_hold)
+
+    def _grow(self, write: SessionWrite, growth: HoldGrowth) -> RejectedWhy | None:
+        """Add to the session's hold; return why that is not allowed, with the hold unchanged."""
+        ledger, session_id, spending = self._ledger, write.session.id, growth.spending
+        why = ledger.why_not_grown(session_id, growth, now_ms=write.at_ms)
+        if why is None and self._left_for_key(write) is not None:
+            why = RejectedWhy.KEY_LIMIT
+        if why is None and spending is not None:
+            ledger.count_for_key(session_id, spending, now_ms=write.at_ms)
+        if why is None and not growth.is_trial:
+            ledger.grow_hold_now(session_id, growth.amount)
+        return why
 
     def _left_for_key(self, write: SessionWrite) -> MicroUsdc | None:
-        hold = write.take_hold
+        hold = write.take_hold or write.grow_hold
         if hold is None or hold.spending is None:
             return None
-        left = self._ledger.left_for_key(hold.spending, hold.amount, now_ms=write.at_ms)
+        left = self._ledger.left_for_key(hold.spending, hold.amount, now_ms=write.at_ms, session_id=write.session.id)
         return None if left is None else MicroUsdc(left)
 
     def _move_money(self, write: SessionWrite) -> None:

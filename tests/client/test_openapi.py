@@ -55,6 +55,8 @@ METHODS = {
     "resetLocation": "workspaces.reset_location",
     "getQuote": "quote",
     "getSessionTerms": "sessions.terms",
+    "getExtensionTerms": "sessions.extension_terms",
+    "extendSession": "sessions.extend",
     "getStatement": "sessions.statement",
     "getMonthStatement": "workspaces.statement",
     "getMandate": "wallet.mandate",

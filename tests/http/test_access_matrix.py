@@ -110,12 +110,12 @@ def on_operators_workspace(tail: str = "", body: object = None) -> Prepare:
     return prepare
 
 
-def in_state(state: str, tail: str, *, with_own_id: bool = False) -> Prepare:
+def in_state(state: str, tail: str, *, with_own_id: bool = False, body: dict[str, object] | None = None) -> Prepare:
     async def prepare(cast: Cast, me: Party) -> Prepared:
         if tail == "/dispatch":
             await cast.parties["operator"].go_online()
         path = await {"requested": cast.requested, "assigned": cast.assigned, "live": cast.live}[state]()
-        return path + tail, {"operatorWorkspaceId": me.id} if with_own_id else None
+        return path + tail, {"operatorWorkspaceId": me.id} if with_own_id else body
 
     return prepare
 
@@ -391,6 +391,14 @@ RULES = [
         scopes=(OPERATE,),
         roles=STAFF,
         parties={"consumer": NOT_OPERATOR, "operator": 200, "stranger": FORBIDDEN},
+    ),
+    Rule(
+        name="extend",
+        method="POST",
+        prepare=in_state("live", "/extend", body={"seconds": 1}),
+        scopes=(CREATE,),
+        roles=STAFF,
+        parties=CONSUMER,
     ),
     Rule(
         name="end",

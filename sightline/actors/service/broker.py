@@ -1,10 +1,12 @@
 """The broker: facade over the actors for the HTTP edge and the simulator. Its only state: dispatches in flight."""
 
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar, final
+from uuid import UUID
 
 from sightline.actors.answers import record_of, recorded_answer
 from sightline.actors.deps import COMMAND_TIMEOUT_S, SESSION, WORKSPACE, Deps
@@ -18,6 +20,7 @@ from sightline.actors.messages import (
     DispatchSession,
     EndByPlatform,
     EndSession,
+    ExtendSession,
     GetSession,
     GetWorkspace,
     PatchWorkspace,
@@ -31,7 +34,7 @@ from sightline.actors.other_servers import OtherServers
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.service.coverage import CoverageMap
 from sightline.actors.service.dispatch_caps import DispatchCaps
-from sightline.actors.service.escrow import EscrowService
+from sightline.actors.service.escrow import EXTEND_FOR_MS, EscrowService
 from sightline.actors.service.idempotency import Replays
 from sightline.actors.service.live_updates import LiveUpdates
 from sightline.actors.service.look_up import LookUp
@@ -44,6 +47,7 @@ from sightline.actors.types import (
     Caller,
     CancelledAssignments,
     HeartbeatReport,
+    NewExtension,
     NewSession,
     NewWorkspace,
 )
@@ -54,7 +58,7 @@ from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Party
-from sightline.domain.session.model import Terms
+from sightline.domain.session.model import Live, Session, SessionExtension, Terms
 from sightline.domain.session.status import SessionStatus
 from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.ports.store import IdempotencyKey
@@ -74,6 +78,28 @@ _NO_CONSENT = Refusal(
     "This service holds the session's amount before it starts. Sign the terms of a quote and send them as payment, or "
     "give the workspace a mandate (PUT /wallet/mandate)",
 )
+
+
+_NO_EXTENSION_CONSENT = Refusal(
+    Code.INSUFFICIENT_CREDIT,
+    "session:consent",
+    "The contract holds the amount of this session. Sign the terms of the extension (GET /sessions/{id}/extend/terms) "
+    "and send them as payment, or give the workspace a mandate (PUT /wallet/mandate)",
+)
+
+
+def _extension_id(session_id: str, consent: PayerConsent | None, caller: Caller) -> str | None:
+    """Return the id of an extension: repeats of a call have the same. None if nothing tells them apart."""
+    if consent is not None and consent.exact is not None:
+        basis = f"exact {consent.exact.nonce}"
+    elif consent is not None and consent.kind is not ConsentKind.MANDATE:
+        basis = f"{consent.kind} {consent.signature.lower()}"
+    elif caller.idempotency is not None:
+        basis = f"key {caller.idempotency.key}"
+    else:
+        return None
+    digest = hashlib.sha256(f"extension {session_id} {basis}".encode()).digest()
+    return str(UUID(bytes=digest[:16], version=4))
 
 
 def _dated(consent: PayerConsent | None, wait_deadline_ms: int) -> PayerConsent | None:
@@ -235,6 +261,48 @@ class Broker:
 
         return await self._once(caller.idempotency, decline, self._turn_of_session(session_id))
 
+    async def extend(self, session_id: str, caller: Caller, new: NewExtension) -> Answer[SessionStatus]:
+        """Add time to a LIVE session, at its rate."""
+
+        async def extend() -> Answer[SessionStatus]:
+            self._deps.payment_hold.require_none()
+            session = await self._look_up.require_session(session_id)
+            if session.terms.consumer_workspace_id != caller.workspace_id:
+                raise RefusedError(NOT_PARTY)
+            extension = await self._extension(session, caller, new)
+            is_enforced = self._deps.limits.funds_policy == "enforced"
+            return await self._ask_session(session_id, ExtendSession(extension, caller, is_enforced, new.spending))
+
+        return await self._once(caller.idempotency, extend, self._turn_of_session(session_id))
+
+    async def _extension(self, session: Session, caller: Caller, new: NewExtension) -> SessionExtension:
+        """Return the extension that a call asks for. Its id follows from the payment, else from the idempotency key."""
+        terms = session.terms
+        amount = MicroUsdc(terms.rate * new.seconds)
+        consent = new.consent
+        if consent is None and terms.consent is not None:
+            consent = await self.escrow.stored_consent(caller.workspace_id)
+        extension = SessionExtension(
+            id=_extension_id(session.id, consent, caller) or self._deps.ids.uuid(),
+            seconds=new.seconds,
+            amount=amount,
+            consent=_dated(consent, self._now() + EXTEND_FOR_MS - START_RESERVE_MS),
+        )
+        asked = () if session.extending is None else (session.extending,)
+        if any(known.id == extension.id for known in (*session.extensions, *asked)):
+            return extension  # a repeat: what was signed may be used by now
+        hold = MicroUsdc(terms.hold + amount)
+        self.require_within_cap(terms.rate, hold)
+        _require_within_maximum(hold, new.max_hold)
+        if terms.consent is None and consent is not None:
+            raise RefusedError(_NO_ESCROW)
+        if terms.consent is not None and isinstance(session.phase, Live):
+            assert self._deps.escrow is not None, "a session has a consent only where its amount is held"
+            if consent is None:
+                raise RefusedError(_NO_EXTENSION_CONSENT)
+            await self._deps.escrow.require_extension(session, extension)
+        return extension
+
     async def end(self, session_id: str, caller: Caller, sides: frozenset[Party]) -> Answer[SessionStatus]:
         """End the session, for one of the parties that the credential belongs to."""
 
@@ -380,7 +448,7 @@ def _require_within_maximum(hold: MicroUsdc, maximum: MicroUsdc | None) -> None:
     """Refuse a session that may cost more than its caller agreed to."""
     if maximum is not None and hold > maximum:
         message = (
-            f"The hold would be {hold} micro-USDC, above maxHoldMicroUsdc {maximum}. Nothing was created; ask for "
+            f"The hold would be {hold} micro-USDC, above maxHoldMicroUsdc {maximum}. Nothing was done; ask for "
             "fewer seconds, or raise the maximum"
         )
         raise RefusedError(Refusal(Code.CONFLICT, "pricing:aboveMaximum", message))

@@ -10,13 +10,16 @@ from sightline.actors.types import Answer, Caller
 from sightline.domain.errors import RefusedError
 from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.session.model import SessionState
+from sightline.domain.session.machine import why_not_extended, wrong_state
+from sightline.domain.session.model import Live, Session, SessionExtension, SessionState
 from sightline.domain.session.status import meter_status, parties_of
 from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.ports.escrow import Escrow, EscrowTerms, ExactAsset, ExactPayment, SignedStatement
 
 OPEN_FOR_MS: Final = 2 * 3_600 * SECOND_MS
 """How long the contract may open a hold after its terms were offered: the longest wait, and the start after it."""
+EXTEND_FOR_MS: Final = 15 * 60 * SECOND_MS
+"""How long the contract may add to a hold after the terms of an extension were offered."""
 NO_ESCROW: Final = Refusal(Code.NOT_FOUND, "session:escrow", "This service does not hold payments in escrow")
 NO_MANDATE: Final = Refusal(Code.NOT_FOUND, "wallet:mandate", "The workspace has no mandate")
 NO_HOLD: Final = Refusal(Code.NOT_FOUND, "session:hold", "The session has no open hold")
@@ -26,6 +29,16 @@ class Offer(NamedTuple):
     """The terms of a session that a payer may sign, as typed data for each kind of consent."""
 
     terms: EscrowTerms
+    typed_data: dict[ConsentKind, dict[str, Any]]
+
+
+class ExtensionOffer(NamedTuple):
+    """The terms of an extension that a payer may sign, as typed data for each kind of consent."""
+
+    session: Session
+    seconds: int
+    amount: MicroUsdc
+    extend_by_s: int
     typed_data: dict[ConsentKind, dict[str, Any]]
 
 
@@ -57,6 +70,27 @@ class EscrowService:
             open_by_s=(now_ms + OPEN_FOR_MS) // SECOND_MS,
         )
         return Answer(Offer(terms, escrow.typed_data(terms)), now_ms)
+
+    async def offer_extension(self, caller: Caller, session_id: str, seconds: int) -> Answer[ExtensionOffer]:
+        """Return what the payer of a LIVE session signs to extend it.
+
+        Raises:
+            RefusedError: No escrow, the caller is not the consumer, the session is not LIVE, or it would be too long.
+            UnavailableError: The session's hold is in no block now.
+        """
+        escrow, session = self._require_escrow(), await self._look_up.require_session(session_id)
+        if session.terms.consumer_workspace_id != caller.workspace_id:
+            raise RefusedError(NOT_PARTY)
+        if not isinstance(session.phase, Live):
+            raise RefusedError(wrong_state(session))
+        amount = MicroUsdc(session.terms.rate * seconds)
+        refusal = why_not_extended(session, SessionExtension(id="", seconds=seconds, amount=amount))
+        if refusal is not None:
+            raise RefusedError(refusal)
+        now_ms = self._deps.clock.now_ms()
+        extend_by_s = (now_ms + EXTEND_FOR_MS) // SECOND_MS
+        typed_data = await escrow.extension_typed_data(session, amount, extend_by_s)
+        return Answer(ExtensionOffer(session, seconds, amount, extend_by_s, typed_data), now_ms)
 
     @property
     def exact_asset(self) -> ExactAsset:

@@ -29,7 +29,10 @@ from sightline.actors.messages import (
     DropAssignment,
     EndByPlatform,
     EndSession,
+    ExtendSession,
+    ExtensionFailed,
     GetSession,
+    HoldExtended,
     OperationFailed,
     OperatorAcknowledged,
     OperatorAssigned,
@@ -38,6 +41,7 @@ from sightline.actors.messages import (
     ReopenVideo,
     ReportsMissed,
     RestoreClaim,
+    ResumeExtending,
     RowWritten,
     SessionCommand,
     SessionMessage,
@@ -49,6 +53,7 @@ from sightline.actors.messages import (
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.session.durable import DurableSession
 from sightline.actors.session.effects import release_unused, reopen_video
+from sightline.actors.session.extending import Extending
 from sightline.actors.session.start_session import occupy_and_open
 from sightline.actors.types import Answer, Caller
 from sightline.domain.access import SCOPE_TO_END, scope_missing
@@ -105,6 +110,7 @@ class SessionActor:
         self._context = context
         self._deps = deps
         self._durable = DurableSession(context, deps)
+        self._extending = Extending(context, deps, self._durable)
         self._pending: tuple[Envelope[SessionMessage], Operation] | None = None
         self._postponed: list[tuple[Envelope[SessionMessage], SessionCommand]] = []
         self._acknowledged_ms: int | None = None
@@ -119,6 +125,7 @@ class SessionActor:
         if session is None:
             return
         self._reopen_video()
+        self._extending.resume()
         if isinstance(session.phase, Live | Assigned):
             is_live = isinstance(session.phase, Live)
             is_dispatched = isinstance(session.phase, Assigned) and session.phase.is_dispatched
@@ -175,6 +182,10 @@ class SessionActor:
                         raise ReloadRequestedError("messages of another server may be lost")
                 case OperatorAssigned() | OperatorClaimed() | VideoReady() | OperationFailed():
                     await self._finish_pending(message)
+                case HoldExtended() | ExtensionFailed():
+                    await self._extending.take(message)
+                case ResumeExtending():
+                    self._extending.resume()
                 case (
                     CreateSession()
                     | DispatchSession()
@@ -184,6 +195,7 @@ class SessionActor:
                     | EndSession()
                     | EndByPlatform()
                     | CancelSession()
+                    | ExtendSession()
                     | DropAssignment()
                 ):
                     await self._command(envelope, message)
@@ -257,6 +269,9 @@ class SessionActor:
             case CancelSession(caller=caller):
                 self._require(session, Party.CONSUMER, caller)
                 envelope.reply(message, await self._take(Cancel(), caller))
+            case ExtendSession(caller=caller):
+                self._require(session, Party.CONSUMER, caller)
+                await self._extending.extend(envelope, message)
             case DropAssignment():
                 envelope.reply(message, await self._drop(session, message))
             case _:

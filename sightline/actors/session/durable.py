@@ -22,7 +22,7 @@ from sightline.domain.session.model import Assigned, Live, Operator, Session, Vi
 from sightline.domain.session.record import chain
 from sightline.domain.session.status import SessionStatus, parties_of, session_status
 from sightline.ports.relations import TupleUpdate, operator_edge
-from sightline.ports.store import HoldRequest, IdempotencyRecord, RecordedEvent, Rejected, SessionWrite
+from sightline.ports.store import HoldGrowth, HoldRequest, IdempotencyRecord, RecordedEvent, Rejected, SessionWrite
 
 
 @final
@@ -176,6 +176,7 @@ class DurableSession:
         *,
         tuples: tuple[TupleUpdate, ...] = (),
         hold: HoldRequest | None = None,
+        growth: HoldGrowth | None = None,
         token: str | None = None,
         place: OperatorPlace | None = None,
     ) -> Answer[SessionStatus]:
@@ -184,7 +185,7 @@ class DurableSession:
         status = session_status(step.session, now_ms, self._limits, caller.workspace_id)
         answer = Answer(status if place is None else place.shown_in(status), now_ms, token)
         record = record_of(caller.idempotency, answer) if caller.idempotency is not None else None
-        revision = await self.commit(step, at_ms=now_ms, tuples=tuples, hold=hold, record=record)
+        revision = await self.commit(step, at_ms=now_ms, tuples=tuples, hold=hold, growth=growth, record=record)
         if isinstance(step.session.phase, Assigned) and token is None and revision is not None:
             return replace(answer, token=self._deps.relations.token_for(revision))
         return answer
@@ -205,10 +206,12 @@ class DurableSession:
         at_ms: int | None = None,
         tuples: tuple[TupleUpdate, ...] = (),
         hold: HoldRequest | None = None,
+        growth: HoldGrowth | None = None,
         record: IdempotencyRecord | None = None,
     ) -> int | None:
         """Store a step, then carry out its effects; returns the relations graph's revision if tuples were written."""
-        write = self._write(step, self._now() if at_ms is None else at_ms, tuples=tuples, hold=hold, record=record)
+        at_ms = self._now() if at_ms is None else at_ms
+        write = self._write(step, at_ms, tuples=tuples, hold=hold, growth=growth, record=record)
         result = await self._deps.store.write_session(write)
         if isinstance(result, Rejected):
             raise session_rejected(result)
@@ -222,6 +225,7 @@ class DurableSession:
         *,
         tuples: tuple[TupleUpdate, ...] = (),
         hold: HoldRequest | None = None,
+        growth: HoldGrowth | None = None,
         record: IdempotencyRecord | None = None,
     ) -> SessionWrite:
         """The write that stores a step."""
@@ -235,6 +239,7 @@ class DurableSession:
             due_at_ms=self.due_ms(session),
             events=tuple(RecordedEvent(sequence, event, digest) for sequence, event, digest in recorded),
             take_hold=hold,
+            grow_hold=growth,
             charge_hold=charged,
             release_hold=any(isinstance(effect, ReleaseHold) for effect in step.effects),
             settle=payload,

@@ -56,7 +56,9 @@ class CaptureWork(SettlementWork):
             hold = hold_of(holds[record.session_id])
             assert hold is not None, "a capture is signed only while its hold is in a block"
             head = _head_of(sessions[record.session_id])
-            items.append(CaptureItem(hold=hold, clean_seconds=record.payload.chargeable_seconds, head_hash=head))
+            # A reorganisation beyond the depth may have removed an extension for good: what is left is paid.
+            seconds = min(record.payload.chargeable_seconds, hold.max_amount // hold.rate)
+            items.append(CaptureItem(hold=hold, clean_seconds=seconds, head_hash=head))
         signature = await self._meter.sign(batch_of(items))
         return ContractCall(data=escrow_call("captureMany", items, signature), gas=BATCH_GAS + CAPTURE_GAS * len(items))
 

@@ -42,12 +42,13 @@ def terms_of(opening: HoldOpening) -> SessionTerms:
 
 
 def hold_of(opening: HoldOpening) -> EscrowHold | None:
-    """Return the hold as the contract knows it; None while it is in no block."""
+    """Return the hold as the contract knows it, extensions in blocks included; None while it is in no block."""
     if opening.opened_at_s is None:
         return None
     return EscrowHold(
         session_id_hash=bytes.fromhex(opening.session_id_hash[2:]), payer=opening.payer, payee=opening.payee,
-        max_amount=opening.max_amount, rate=opening.rate, fee_bps=opening.fee_bps, opened_at_s=opening.opened_at_s,
+        max_amount=opening.max_amount + opening.extended, rate=opening.rate, fee_bps=opening.fee_bps,
+        opened_at_s=opening.opened_at_s,
     )  # fmt: skip
 
 
@@ -188,7 +189,7 @@ def _fault(record: HoldOpening, session: Session | None) -> str | None:
     checks: Mapping[str, tuple[object, object]] = {
         "payer": (record.payer, terms.payer_address.lower()),
         "payee": (record.payee, session.operator.wallet_address.lower()),
-        "amount": (record.max_amount, terms.hold),
+        "amount": (record.max_amount, session.first_hold),
         "rate": (record.rate, terms.rate),
         "platform fee": (record.fee_bps, terms.platform_fee_bps),
         "consent": (record.consent, terms.consent),

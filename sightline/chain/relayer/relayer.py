@@ -17,7 +17,7 @@ by comparing the recorded blocks with those that the watcher, which may run on a
 
 This file holds the loop and the notifications. `signing` signs rows that are due, `confirmation` follows broadcast
 transactions, `resubmission` handles transactions that are not mined. `work` says what the rows are: settlements from
-allowances, or, with SessionEscrow, holds to open and holds to capture, which share the key and its nonces.
+allowances, or, with SessionEscrow, holds to open, to add to and to capture, which share the key and its nonces.
 """
 
 from collections.abc import Callable
@@ -32,6 +32,7 @@ from sightline.chain.meter import Meter
 from sightline.chain.relayer.allowance import AllowanceWork
 from sightline.chain.relayer.captures import CaptureWork
 from sightline.chain.relayer.confirmation import Confirmation
+from sightline.chain.relayer.extensions import ExtensionWork
 from sightline.chain.relayer.openings import OpeningWork
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.resubmission import close_gap
@@ -43,7 +44,7 @@ from sightline.chain.signer import Signer
 from sightline.domain.errors import SightlineError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import OpeningOutbox
+from sightline.ports.escrow import ExtensionOutbox, OpeningOutbox
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import ChainIdentity, RecordT, SettlementOutbox, SettlementRecord
 
@@ -56,6 +57,7 @@ class EscrowParts:
     """What a relayer of SessionEscrow needs besides: the holds, the meter's key, and who waits for holds."""
 
     openings: OpeningOutbox
+    extensions: ExtensionOutbox
     meter: Meter
     on_round: Callable[[], None]
     """Called after each round."""
@@ -100,6 +102,17 @@ class Relayer:
             else (
                 self._escrow_queue(
                     OpeningWork(rpc, escrow.openings, identity, escrow.meter, start_block=options.start_block),
+                    batch_max=1,
+                ),
+                self._escrow_queue(
+                    ExtensionWork(
+                        rpc,
+                        escrow.extensions,
+                        escrow.openings,
+                        identity,
+                        escrow.meter,
+                        start_block=options.start_block,
+                    ),
                     batch_max=1,
                 ),
                 self._escrow_queue(

@@ -1,7 +1,8 @@
 """What the rows of one outbox do on the chain: their call, their event, and the checks before they are signed.
 
 The relayer signs, sends, follows and resubmits in one way, whatever the rows are: settlements that take the payer's
-allowance (`allowance`), holds that the escrow opens (`openings`), settlements from a hold (`captures`).
+allowance (`allowance`), holds that the escrow opens (`openings`) and adds to (`extensions`), settlements from a hold
+(`captures`).
 """
 
 from abc import ABC, abstractmethod
@@ -169,7 +170,7 @@ class OutboxWork(ABC, Generic[RecordT]):
         return "reverted; it would succeed at the end of the same block"
 
     async def find(self, session_id_hash: str) -> FoundEvent | None:
-        """Find the event of a session by its hash; None if there is none.
+        """Find the newest event of a session by its hash; None if there is none.
 
         Raises:
             ChainUnavailableError: The endpoint did not answer for the whole range.
@@ -188,11 +189,12 @@ class OutboxWork(ABC, Generic[RecordT]):
             except RpcResponseError as error:
                 raise ChainUnavailableError(error.message) from error
             if logs:
-                number, event = hex_int(logs[0]["blockNumber"]), EventLog.of(logs[0])
+                newest = logs[-1]
+                number, event = hex_int(newest["blockNumber"]), EventLog.of(newest)
                 inclusion = Inclusion(
-                    tx_hash=str(logs[0]["transactionHash"]).lower(),
+                    tx_hash=str(newest["transactionHash"]).lower(),
                     block_number=number,
-                    block_hash=str(logs[0]["blockHash"]).lower(),
+                    block_hash=str(newest["blockHash"]).lower(),
                 )
                 return FoundEvent(inclusion=self.at(inclusion, event), event=event, depth=head - number)
             last = first - 1

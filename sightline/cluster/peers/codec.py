@@ -64,6 +64,7 @@ CLASSES: Final[dict[int, type]] = {
     28: messages.ReportsMissed,
     29: messages.OperatorAcknowledged,
     30: messages.DeclineSession,
+    31: messages.ExtendSession,
     # To workspaces.
     40: messages.CreateWorkspace,
     41: messages.PatchWorkspace,
@@ -138,6 +139,7 @@ CLASSES: Final[dict[int, type]] = {
     131: session_model.SessionState,
     132: session_model.EndReason,
     133: session_model.MeterState,
+    129: session_model.SessionExtension,
     134: session_messages.Party,
     135: session_messages.Event,
     136: session_messages.EventKind,
@@ -165,6 +167,7 @@ CLASSES: Final[dict[int, type]] = {
     193: store.KeySpending,
     194: store.HoldRequest,
     195: store.RecordedEvent,
+    200: store.HoldGrowth,
     196: store.SessionWrite,
     197: store.Rejected,
     198: store.RejectedWhy,

@@ -6,7 +6,7 @@ from typing import Final, final
 import orjson
 
 from sightline.actors.refusals import NOT_PARTY
-from sightline.actors.types import Answer, NewSession, SessionListing
+from sightline.actors.types import Answer, NewExtension, NewSession, SessionListing
 from sightline.domain.access import ApiKeyPrincipal, Operation, Principal, parties_to_end
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code
@@ -23,6 +23,7 @@ from sightline.http.schemas.sessions import (
     AssignedSession,
     CancelledAssignments,
     CreateSessionBody,
+    ExtendSessionBody,
     ListSessionsQuery,
     Meter,
     Session,
@@ -222,6 +223,32 @@ class SessionResources:
     async def decline(self, call: Call) -> Reply:
         """Refuse."""
         return reply(await self._services.broker.decline(call.params["id"], call.caller()), self._present(call))
+
+    @Route(
+        "POST",
+        f"{_PATH}/{{id}}/extend",
+        "extendSession",
+        TAG,
+        "Consumer: more time for a LIVE session",
+        description="maxDurationSeconds and holdMicroUsdc grow together, at the session's rate; at most 14,400 seconds "
+        "in all. Send an Idempotency-Key: a repeat with it, or with the same payment, adds nothing. With escrow "
+        "the answer comes when the contract has the amount; 503 UNAVAILABLE while it has not, and a repeat goes on.",
+        operation=Operation.CREATE_SESSION,
+        rate=RateClass.CREATE,
+        body=ExtendSessionBody,
+        output=Session,
+        errors=(*_STATE, Code.INSUFFICIENT_CREDIT),
+    )
+    async def extend(self, call: Call) -> Reply:
+        """Add time."""
+        body: ExtendSessionBody = call.body
+        new = NewExtension(
+            seconds=body.seconds,
+            max_hold=None if body.max_hold_micro_usdc is None else MicroUsdc(int(body.max_hold_micro_usdc)),
+            spending=spending_of(call.principal),
+            consent=None if body.payment is None else body.payment.consent(),
+        )
+        return reply(await self._services.broker.extend(call.params["id"], call.caller(), new), self._present(call))
 
     @Route(
         "POST",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints
 
-from sightline.actors.service.escrow import Offer
+from sightline.actors.service.escrow import ExtensionOffer, Offer
 from sightline.domain.addresses import shown_address
 from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.units import MicroUsdc
@@ -52,7 +52,7 @@ class SignedPaymentBody(Input):
         description="authorization: an EIP-3009 authorization, without allowance and gas. consent: a signature of the "
         "terms, paid from the allowance"
     )
-    open_by: UnixSeconds = Field(description="As signed; from GET /sessions/terms")
+    open_by: UnixSeconds = Field(description="As signed; from the terms")
     signature: Signature = Field(description="Of the payer's wallet", repr=False)
 
     def consent(self) -> PayerConsent:
@@ -115,6 +115,27 @@ class TermsQuery(Query):
     max_duration_seconds: Annotated[int, Field(ge=1, le=14_400), INTEGER_TEXT] = 600
 
 
+class ExtensionTermsQuery(Query):
+    """For how many more seconds the terms are asked."""
+
+    AREA = "session"
+    LABELS: ClassVar[Mapping[str, str]] = {"seconds": "session:duration"}
+
+    seconds: Annotated[int, Field(ge=1, le=14_400), INTEGER_TEXT]
+
+
+class ExtensionTerms(Output):
+    """What the payer signs, so that the contract may add to the session's hold."""
+
+    session_id: Uuid
+    payer: Address
+    seconds: int
+    extra_amount_micro_usdc: Money
+    open_by: int = Field(description="Unix seconds; send it back in payment")
+    authorization: dict[str, Any] = Field(description="Argument of eth_signTypedData_v4 for kind authorization")
+    consent: dict[str, Any] = Field(description="Argument of eth_signTypedData_v4 for kind consent")
+
+
 class SessionTerms(Output):
     """What the payer signs, so that the contract may hold the session's amount."""
 
@@ -170,6 +191,19 @@ def offer_json(offer: Offer) -> dict[str, object]:
     }
 
 
+def extension_offer_json(offer: ExtensionOffer) -> dict[str, object]:
+    """Present the terms of an extension as `ExtensionTerms`."""
+    return {
+        "sessionId": offer.session.id,
+        "payer": shown_address(offer.session.terms.payer_address),
+        "seconds": offer.seconds,
+        "extraAmountMicroUsdc": str(offer.amount),
+        "openBy": offer.extend_by_s,
+        "authorization": offer.typed_data[ConsentKind.AUTHORIZATION],
+        "consent": offer.typed_data[ConsentKind.CONSENT],
+    }
+
+
 def mandate_json(mandate: SignedMandate) -> dict[str, object]:
     """Present a mandate as `StoredMandate`, without its signature."""
     return {
@@ -194,7 +228,7 @@ def statement_json(statement: SignedStatement, *, chain: ChainConfig) -> dict[st
             "sessionIdHash": hold.session_id_hash,
             "payer": shown_address(hold.payer),
             "payee": shown_address(hold.payee),
-            "maxAmount": str(hold.max_amount),
+            "maxAmount": str(hold.max_amount + hold.extended),
             "ratePerSecond": str(hold.rate),
             "feeBps": hold.fee_bps,
             "openedAt": hold.opened_at_s,

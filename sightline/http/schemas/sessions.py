@@ -110,6 +110,23 @@ class CreateSessionBody(Input):
     )
 
 
+class ExtendSessionBody(Input):
+    """More time for a LIVE session."""
+
+    AREA = "session"
+    REFUSES_MISSPELT = True
+    LABELS: ClassVar[Mapping[str, str]] = {"seconds": "session:duration", "maxHoldMicroUsdc": "pricing:maximum"}
+
+    seconds: Annotated[int, Field(ge=1, le=14_400), WHOLE] = Field(description="Added to maxDurationSeconds")
+    max_hold_micro_usdc: Money | None = Field(
+        default=None,
+        description="The largest hold of the whole session that the caller agrees to. A larger one is refused with 409",
+    )
+    payment: PaymentBody | None = Field(
+        default=None, description="What the payer has signed, where the contract holds the session's amount"
+    )
+
+
 class AcceptSessionBody(Input):
     """Claim a session for the caller's own workspace."""
 

@@ -87,9 +87,12 @@ async def write_session(database: Database, steps: GroupCommit, write: SessionWr
             await _close_money(connection, write)
             if hold is not None and hold.spending is not None:
                 await holds.count_for_key(connection, write.session.id, hold.spending, now_ms=write.at_ms)
+            if write.grow_hold is not None:
+                await holds.grow_hold(connection, write.session.id, write.grow_hold, now_ms=write.at_ms)
         return row
 
     moves_money = write.charge_hold is not None or write.release_hold or write.settle is not None
+    moves_money |= write.grow_hold is not None
     if moves_money or (hold is not None and hold.spending is not None):
         return await decided(database.transact(whole), write.session.version)
     if hold is not None or write.consume_quote is not None:

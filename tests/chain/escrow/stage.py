@@ -15,15 +15,27 @@ from sightline.chain.contracts.messages import SigningDomain, TransferWithAuthor
 from sightline.chain.escrow import ChainEscrow
 from sightline.chain.service import ChainService, Holds, open_chain
 from sightline.domain.escrow import ConsentKind, ExactTransfer, PayerConsent, SignedMandate
+from sightline.domain.session import machine
 from sightline.domain.session.codec import to_doc
 from sightline.domain.session.machine import settlement_of
-from sightline.domain.session.model import Assigned, Closed, Ended, EndReason, Session, SessionState
+from sightline.domain.session.messages import Extend, Step
+from sightline.domain.session.model import (
+    Assigned,
+    Closed,
+    Ended,
+    EndReason,
+    Session,
+    SessionExtension,
+    SessionLimits,
+    SessionState,
+)
 from sightline.domain.units import MicroUsdc
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.escrow import EscrowTerms, ExactPayment
 from sightline.ports.ledger import FundsPolicy, SettlementState
 from sightline.storage.database.bridge import Database
 from sightline.storage.json import dump
+from sightline.storage.postgres.money.extensions import PostgresExtensions
 from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.money.mandates import PostgresMandates
 from sightline.storage.postgres.money.openings import PostgresOpenings
@@ -72,7 +84,11 @@ class Stage:
             self.world.updates.append(update)
 
         options = options_for(self.world, directory, is_escrow=True, meter_key=self.meter_key, **changed)
-        holds = Holds(all=self.openings, relayer=self.openings, mandates=PostgresMandates(self.database))
+        extensions = PostgresExtensions(self.database)
+        holds = Holds(
+            all=self.openings, relayer=self.openings, extensions=extensions, relayer_extensions=extensions,
+            mandates=PostgresMandates(self.database),
+        )  # fmt: skip
         async with (
             open_chain(options, ledger=self.ledger, holds=holds, clock=clock, ids=ids) as service,
             trio.open_nursery() as nursery,
@@ -149,6 +165,44 @@ class Stage:
         )  # fmt: skip
         assert await escrow.why_unpayable(payment) is None
         return payment.consent()
+
+    async def live(self, session: Session) -> Session:
+        """Store a session whose hold is open as LIVE."""
+        session = in_phase(session, SessionState.LIVE, session.operator)
+        await self.store(session)
+        return session
+
+    async def extending(
+        self, service: ChainService, session: Session, seconds: int, kind: Kind = ConsentKind.AUTHORIZATION,
+        payer: Wallet | None = None,
+    ) -> Session:  # fmt: skip
+        """Store a LIVE session that asks for more time, with the payer's consent."""
+        assert service.escrow is not None
+        payer, amount = payer or self.world.payer, MicroUsdc(RATE * seconds)
+        if kind == "exact":
+            consent = await self._exact(service.escrow, amount, payer)
+        elif kind is ConsentKind.MANDATE:
+            total = replace(session, terms=replace(session.terms, hold=MicroUsdc(session.terms.hold + amount)))
+            consent = await self._consent(service, total, payer, kind)
+        else:
+            typed_data = (await service.escrow.extension_typed_data(session, amount, self.far_s))[kind]
+            signed = Account.sign_message(encode_typed_data(full_message=typed_data), payer.key)
+            signature = "0x" + bytes(signed.signature).hex()
+            consent = PayerConsent(kind=kind, open_by_s=self.far_s, signature=signature)
+        extension = SessionExtension(id=ids.uuid(), seconds=seconds, amount=amount, consent=consent)
+        session = replace(session, extending=extension)
+        await self.store(session)
+        return session
+
+    async def extended(self, session: Session, tx_hash: str) -> Session:
+        """Store a session that has got the time that it asked for."""
+        assert session.extending is not None
+        step = machine.step(
+            session, Extend(replace(session.extending, tx_hash=tx_hash)), session.newest_ms, SessionLimits()
+        )
+        assert isinstance(step, Step), step
+        await self.store(step.session)
+        return step.session
 
     async def ended(self, session: Session, seconds: int) -> int:
         """End a session; returns its charge."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from sightline_client.keccak import keccak256
-from sightline_client.models import ChainConfig, SessionTerms
+from sightline_client.models import ChainConfig, ExtensionTerms, SessionTerms
 from sightline_client.runtime import new_key
 
 Payment: TypeAlias = Mapping[str, Any]
-"""The `payment` of a new session."""
+"""The `payment` of a new session or of an extension."""
 _DOMAIN: Final = [
     {"name": "name", "type": "string"}, {"name": "version", "type": "string"},
     {"name": "chainId", "type": "uint256"}, {"name": "verifyingContract", "type": "address"},
@@ -33,11 +33,11 @@ class TypedDataSigner(Protocol):
         """Sign typed data (EIP-712). Returns hex with the prefix 0x."""
 
 
-def sign_payment(terms: SessionTerms, wallet: TypedDataSigner) -> Payment:
+def sign_payment(terms: SessionTerms | ExtensionTerms, wallet: TypedDataSigner) -> Payment:
     """Sign the payment of one session by an EIP-3009 authorization, which needs neither allowance nor gas.
 
     Args:
-        terms: From `sl.sessions.terms(...)`.
+        terms: From `sl.sessions.terms(...)` or `sl.sessions.extension_terms(...)`.
     """
     signature = wallet.sign_typed_data(terms.authorization)
     return {"kind": "authorization", "openBy": terms.open_by, "signature": signature}

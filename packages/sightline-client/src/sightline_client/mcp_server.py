@@ -252,6 +252,31 @@ class Tools:
             page = await sl.sessions.page(view="consumer", state=state, limit=20)
         return SessionsAnswer(sessions=[SessionAnswer.of(session) for session in page.items])
 
+    async def session(self, session_id: str, ctx: Ctx) -> Session:
+        """Read a session."""
+        async with self._connect(ctx) as sl:
+            return await sl.sessions.get(session_id)
+
+    async def extend_view(self, session_id: str, seconds: int, limit: MicroUsdc, ctx: Ctx) -> SessionAnswer:
+        """Extend a live session to a longest duration, unless it has that already. The server compares the limit."""
+        async with self._connect(ctx) as sl:
+            session = await sl.sessions.get(session_id)
+            more = seconds - session.max_duration_seconds
+            if more <= 0:
+                return SessionAnswer.of(session)
+            try:
+                session = await sl.sessions.extend(
+                    session_id, more, max_hold_micro_usdc=limit, idempotency_key=f"mcp-{session_id}-{seconds}"
+                )
+            except ConflictError as error:
+                if error.detail == ABOVE_MAXIMUM:
+                    raise ToolError(
+                        f"MAX_CHARGE: {seconds} s may cost more than max_charge_usdc {limit.usdc}. Nothing was added. "
+                        "Call extend_view with fewer seconds."
+                    ) from error
+                raise
+        return SessionAnswer.of(session)
+
     async def end_session(self, session_id: SessionId, ctx: Ctx) -> SessionAnswer:
         """End a view, so that it costs nothing more. Calling it again changes nothing."""
         async with self._connect(ctx) as sl:
@@ -420,6 +445,33 @@ async def _close(sl: AsyncSightline, session_id: str) -> Session:
     return session
 
 
+def confirmed_extend_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[..., Awaitable[SessionAnswer]]:
+    """Put the question to the user in front of `Tools.extend_view`."""
+
+    async def approval(
+        session_id: SessionId, max_charge_usdc: MaxCharge, seconds: Seconds, ctx: Ctx
+    ) -> Approval | Elicit[Approval]:
+        session = await tools.session(session_id, ctx)
+        limit, place = limit_of(max_charge_usdc), (session.requested_lat, session.requested_lng)
+        return ask(confirm_of(ctx), ctx, question(*place, seconds, limit))
+
+    async def extend_view(
+        session_id: SessionId,
+        seconds: Annotated[int, Field(ge=1, le=14_400, description="New longest duration of the whole view")],
+        max_charge_usdc: MaxCharge,
+        ctx: Ctx,
+        answer: Annotated[ElicitationResult[Approval], Resolve(approval)],
+    ) -> SessionAnswer:
+        """Let a live view last longer: `seconds` from its start at most. Calling it again changes nothing.
+
+        The charge of the whole view never exceeds max_charge_usdc. The user may be asked first.
+        """
+        require_approval(answer)
+        return await tools.extend_view(session_id, seconds, limit_of(max_charge_usdc), ctx)
+
+    return extend_view
+
+
 def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[..., Awaitable[SessionAnswer]]:
     """Put the question to the user in front of `Tools.request_view`."""
 
@@ -491,6 +543,7 @@ def build_server(
         (tools.get_clip, READS),
         (tools.get_session, READS),
         (tools.list_sessions, READS),
+        (confirmed_extend_view(tools, confirm_of), SPENDS),
         (tools.end_session, ENDS),
         (tools.cancel_request, ENDS),
         (tools.wallet, READS),

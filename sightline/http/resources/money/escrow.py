@@ -9,11 +9,14 @@ from sightline.http.pipeline.call import Call, Reply, reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.escrow import (
+    ExtensionTerms,
+    ExtensionTermsQuery,
     SessionTerms,
     SignedMandateBody,
     Statement,
     StoredMandate,
     TermsQuery,
+    extension_offer_json,
     mandate_json,
     offer_json,
     statement_json,
@@ -23,7 +26,7 @@ from sightline.http.services import Services
 
 @final
 class EscrowResources:
-    """/sessions/terms, /sessions/{id}/statement and /wallet/mandate."""
+    """/sessions/terms, /sessions/{id}/extend/terms, /sessions/{id}/statement and /wallet/mandate."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -48,6 +51,25 @@ class EscrowResources:
         query: TermsQuery = call.query
         offer = await self._services.broker.escrow.offer(call.caller(), query.quote_id, query.max_duration_seconds)
         return reply(offer, offer_json)
+
+    @Route(
+        "GET",
+        "/api/v1/sessions/{id}/extend/terms",
+        "getExtensionTerms",
+        "money",
+        "What the payer signs to extend a session whose amount is in escrow",
+        description="Sign `authorization` (EIP-3009: no allowance, no gas) or `consent` with the payer's wallet, and "
+        "extend the session by the same seconds with `payment`.",
+        operation=Operation.CREATE_SESSION,
+        query=ExtensionTermsQuery,
+        output=ExtensionTerms,
+        errors=(Code.SESSION_NOT_FOUND, Code.NOT_FOUND, Code.INVALID_STATE, Code.CONFLICT),
+    )
+    async def extension_terms(self, call: Call) -> Reply:
+        """Offer terms of an extension."""
+        query: ExtensionTermsQuery = call.query
+        offer = await self._services.broker.escrow.offer_extension(call.caller(), call.params["id"], query.seconds)
+        return reply(offer, extension_offer_json)
 
     @Route(
         "GET",

@@ -9,7 +9,7 @@ from typing import Final
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import FundsPolicy
-from sightline.ports.store import KeySpending
+from sightline.ports.store import HoldGrowth, KeySpending
 from sightline.storage.database.pool import Connection
 from sightline.system.keccak import session_id_hash
 
@@ -18,6 +18,8 @@ STALE_MS_MAX: Final = 60_000
 
 _TAKE_HOLD = "SELECT ledger_take_hold($1, $2, $3, $4, $5, $6, $7)"
 _COUNT_FOR_KEY = "SELECT ledger_count_for_key($1, $2, $3, $4, $5)"
+_GROW_HOLD = "SELECT ledger_grow_hold($1, $2, $3, $4, $5, $6, $7, $8)"
+_SHRINK_HOLD = "UPDATE hold SET amount = amount - $2 WHERE session_id = $1"
 _CHARGE_HOLD = "UPDATE hold SET state = 'CHARGE', amount = $2 WHERE session_id = $1 AND state = 'OPEN'"
 _RELEASE_HOLD = "UPDATE hold SET state = 'RELEASED' WHERE session_id = $1 AND state = 'OPEN'"
 _COMPOSE = """
@@ -72,6 +74,22 @@ async def count_for_key(connection: Connection, session_id: str, spending: KeySp
     await connection.execute(
         _COUNT_FOR_KEY, session_id, spending.key_id, limits.per_session, limits.per_day, now_ms
     )  # fmt: skip
+
+
+async def grow_hold(connection: Connection, session_id: str, growth: HoldGrowth, *, now_ms: int) -> None:
+    """Add an amount to a session's hold, or only check whether that is allowed.
+
+    Raises:
+        StatementRefusedError: It is not allowed; the transaction is undone.
+    """
+    await connection.execute(
+        _GROW_HOLD, session_id, growth.payer_address.lower(), growth.amount, growth.is_taken, growth.is_enforced,
+        growth.unfunded_max, STALE_MS_MAX, now_ms,
+    )  # fmt: skip
+    if growth.spending is not None:
+        await count_for_key(connection, session_id, growth.spending, now_ms=now_ms)
+    if growth.is_trial:
+        await connection.execute(_SHRINK_HOLD, session_id, growth.amount)
 
 
 async def charge_hold(connection: Connection, session_id: str, charged: int) -> None:

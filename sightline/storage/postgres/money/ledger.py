@@ -160,7 +160,7 @@ _WALLET = """
 SELECT t.address, w.balance, w.allowance, w.block_number, w.needs_reading, w.updated_at_ms, t.tracked_at_ms,
   c.number AS head, c.checked_at_ms, coalesce((
     SELECT sum(h.amount) FROM hold h WHERE h.payer = t.address AND h.state <> 'RELEASED'), 0) AS held, coalesce((
-    SELECT sum(o.max_amount) FROM hold h JOIN hold_opening o USING (session_id)
+    SELECT sum(o.max_amount + extended_amount(h.session_id)) FROM hold h JOIN hold_opening o USING (session_id)
     WHERE h.payer = t.address AND h.escrowed_block IS NOT NULL AND h.released_block IS NULL), 0) AS escrowed
 FROM tracked_wallet t LEFT JOIN wallet_state w USING (address) LEFT JOIN chain_cursor c ON true
 WHERE t.workspace_id = $1

@@ -17,7 +17,8 @@ from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransacti
 
 _COLUMNS = """
 session_id::text, session_id_hash, payer, payee, max_amount, rate, fee_bps, consent::text, state, lane, reason, tx_hash,
-block_number, block_hash, opened_at_s, confirmed_at_ms, retry_at_ms, tries, notified, composed_at_ms, updated_at_ms
+block_number, block_hash, opened_at_s, confirmed_at_ms, retry_at_ms, tries, notified, composed_at_ms, updated_at_ms,
+extended_amount(session_id) AS extended
 """
 _SQL = OutboxSql.of(
     "hold_opening", "opening_attempt", _COLUMNS, place="opened_at_s = $5", no_place="opened_at_s = NULL"
@@ -47,10 +48,12 @@ WHERE o.payer = $1 AND o.composed_at_ms >= $2 AND (t.payload ->> 'toAmount')::nu
   AND EXISTS (SELECT FROM opening_attempt a WHERE a.session_id = o.session_id)
 ORDER BY o.composed_at_ms DESC LIMIT $3
 """
-# A reorganisation has removed the hold, and the contract refuses to open it again.
+# A reorganisation has removed the hold or a confirmed extension, and the contract refuses to take the amount again.
 _LOST = """
 SELECT o.session_id::text FROM hold_opening o JOIN session s ON s.id = o.session_id
 WHERE o.state IN ('REVERTED', 'FAILED') AND s.state = 'LIVE'
+UNION SELECT e.of_session::text FROM hold_extension e JOIN session s ON s.id = e.of_session
+WHERE e.state IN ('REVERTED', 'FAILED') AND e.confirmed_at_ms IS NOT NULL AND s.state = 'LIVE'
 """
 
 
@@ -78,6 +81,7 @@ class PostgresOpenings(PostgresTransactions[HoldOpening]):
             block_number=row["block_number"],
             block_hash=row["block_hash"],
             opened_at_s=row["opened_at_s"],
+            extended=MicroUsdc(int(row["extended"])),
             confirmed_at_ms=row["confirmed_at_ms"],
             retry_at_ms=row["retry_at_ms"],
             tries=row["tries"],
@@ -118,7 +122,7 @@ class PostgresOpenings(PostgresTransactions[HoldOpening]):
         return [row["composed_at_ms"] for row in rows]
 
     async def lost(self) -> list[str]:
-        """Return the LIVE sessions that have no hold any more."""
+        """Return the LIVE sessions whose hold, or a part of it, is no more."""
         rows = await self._database.read(lambda connection: connection.fetch(_LOST))
         return [row["session_id"] for row in rows]
 

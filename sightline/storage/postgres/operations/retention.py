@@ -93,6 +93,16 @@ def _attempts(table: str) -> str:
 
 SETTLEMENT_ATTEMPTS: Final = _attempts("settlement_attempt")
 OPENING_ATTEMPTS: Final = _attempts("opening_attempt")
+EXTENSION_ATTEMPTS: Final = """
+WITH gone AS (
+  DELETE FROM extension_attempt WHERE ctid = ANY(ARRAY(
+    SELECT a.ctid FROM extension_attempt a JOIN hold_extension e USING (session_id)
+    JOIN settlement s ON s.session_id = e.of_session
+    WHERE a.signed_at_ms >= $1 AND a.signed_at_ms < $2 AND s.state = 'CONFIRMED' AND s.confirmed_at_ms < $2
+    ORDER BY a.signed_at_ms LIMIT $3))
+  RETURNING signed_at_ms)
+SELECT count(*) AS deleted, max(signed_at_ms) AS newest FROM gone
+"""
 SESSIONS: Final = """
 WITH gone AS (
   DELETE FROM session WHERE ctid = ANY(ARRAY(
@@ -182,6 +192,7 @@ class Retention:
             ("used_quotes", USED_QUOTES, history_ms),
             ("settlement_attempts", SETTLEMENT_ATTEMPTS, history_ms),
             ("opening_attempts", OPENING_ATTEMPTS, history_ms),
+            ("extension_attempts", EXTENSION_ATTEMPTS, history_ms),
             ("revoked_keys", REVOKED_KEYS, history_ms),
             ("session_notes", SESSION_NOTES, history_ms),
             ("audit_entries", AUDIT_ENTRIES, retention_ms - self._options.audit_days * DAY_MS),

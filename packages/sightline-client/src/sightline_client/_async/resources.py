@@ -20,6 +20,7 @@ from sightline_client.models import (
     AssignedSession,
     CancelledAssignments,
     Challenge,
+    ExtensionTerms,
     HeartbeatVerdicts,
     Identity,
     Invitation,
@@ -433,6 +434,43 @@ class AsyncSessions:
         Later than 20 s after the assignment it counts as a no-show of the operator's wallet.
         """
         return await self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/decline")
+
+    async def extension_terms(self, session_id: str, *, seconds: int) -> ExtensionTerms:
+        """Return what the payer signs to extend a LIVE session, where the server holds its amount in escrow."""
+        path = f"/sessions/{segment(session_id)}/extend/terms"
+        return await self._transport.get(ExtensionTerms, path, given(seconds=seconds))
+
+    async def extend(
+        self,
+        session_id: str,
+        seconds: int,
+        *,
+        max_hold_micro_usdc: int | None = None,
+        payment: Payment | None = None,
+        idempotency_key: str | None = None,
+    ) -> Session:
+        """Add seconds to the longest duration of a LIVE session; its hold grows by `rate x seconds`.
+
+        Args:
+            max_hold_micro_usdc: The largest hold of the whole session that the caller agrees to.
+            payment: What the payer has signed, where the server holds the amount in escrow: `sign_payment(...)` of
+                `extension_terms(...)`, or `sign_mandate(...)`. Left out, the workspace's mandate pays.
+            idempotency_key: The same key extends once, also in another process.
+
+        Raises:
+            InvalidStateError: The session is not LIVE.
+            ConflictError: The hold would be above `max_hold_micro_usdc` (`pricing:aboveMaximum`).
+            UnavailableError: The chain has not confirmed it yet. A repeat with the same key goes on.
+        """
+        require_whole_micro_usdc("max_hold_micro_usdc", max_hold_micro_usdc)
+        body = given(
+            seconds=seconds,
+            maxHoldMicroUsdc=None if max_hold_micro_usdc is None else str(int(max_hold_micro_usdc)),
+            payment=payment,
+        )
+        return await self._transport.change(
+            Session, "POST", f"/sessions/{segment(session_id)}/extend", body, key=idempotency_key
+        )
 
     async def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""

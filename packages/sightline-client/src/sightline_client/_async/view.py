@@ -199,6 +199,24 @@ class AsyncView:
         """Fetch the last seconds as a video file; see `sessions.clip`."""
         return await self._sessions.clip(self.session.id, seconds=seconds, signed=signed)
 
+    async def extend(self, seconds: int, *, max_charge: int | None = None) -> Session:
+        """Add seconds to the longest duration of the view, paid as the view is.
+
+        Args:
+            max_charge: Highest charge of the whole view in micro-USDC; default: that of the view.
+
+        Raises:
+            ConflictError: The view could cost more than that (`pricing:aboveMaximum`). Nothing was added.
+        """
+        payment = self._payment
+        if self._payer is not None:
+            payment = sign_payment(await self._sessions.extension_terms(self.session.id, seconds=seconds), self._payer)
+        limit = self._max_charge if max_charge is None else max_charge
+        self._session = await self._sessions.extend(
+            self.session.id, seconds, max_hold_micro_usdc=limit, payment=payment
+        )
+        return self._session
+
     async def end(self) -> Session:
         """End the session before the block is left."""
         await self._finish()

@@ -27,6 +27,7 @@ TYPES: Final = {
     "STARTED": "session.live",
     "PAUSED": "session.paused",
     "RESUMED": "session.resumed",
+    "EXTENDED": "session.extended",
     "ENDED": "session.ended",
     "CANCELLED": "session.cancelled",
     "EXPIRED": "session.expired",

@@ -1,4 +1,4 @@
-"""Commands of a consumer: signup, login, request, watch, end, listen, statement, keys, invitations."""
+"""Commands of a consumer: signup, login, request, watch, extend, end, listen, statement, keys, invitations."""
 
 import base64
 import json
@@ -319,6 +319,27 @@ def clip(
         path.write_bytes(taken.video)
     said = {"file": str(path), "seconds": taken.seconds, "frames": taken.frames, "ageMs": taken.age_ms}
     _print(said, as_json, f"{path}: {taken.seconds:.1f} s, {taken.frames} frames, the last one {taken.age_ms} ms old")
+
+
+@app.command(rich_help_panel=PANEL)
+def extend(
+    session_id: str,
+    seconds: Annotated[int, typer.Argument(help="Added to the longest duration.")] = 600,
+    max_charge: MaxCharge = None,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a LIVE session more time. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays."""
+    from sightline_client import usdc
+    from sightline_client.escrow import sign_payment
+
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        limit, wallet, payment = None if max_charge is None else usdc(max_charge), configured_wallet(), None
+        if wallet is not None and sl.sessions.get(session_id).hold_tx_hash is not None:
+            payment = sign_payment(sl.sessions.extension_terms(session_id, seconds=seconds), wallet)
+        session = sl.sessions.extend(session_id, seconds, max_hold_micro_usdc=limit, payment=payment)
+    text = f"{session.id} ends at {session.expires_at}, and costs at most {session.hold_micro_usdc.usdc} USDC"
+    _print(session, as_json, text)
 
 
 @app.command(rich_help_panel=PANEL)

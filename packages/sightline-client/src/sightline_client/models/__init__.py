@@ -19,7 +19,7 @@ from sightline_client.models.base import (
     SettlementState,
     WalletEventKind,
 )
-from sightline_client.models.escrow import EscrowHold, SessionTerms, Statement, StoredMandate
+from sightline_client.models.escrow import EscrowHold, ExtensionTerms, SessionTerms, Statement, StoredMandate
 from sightline_client.models.money import (
     ChainConfig,
     Settlement,
@@ -122,6 +122,7 @@ __all__ = [
     "EscrowHold",
     "EventFact",
     "EventKind",
+    "ExtensionTerms",
     "FundsState",
     "Health",
     "HeartbeatVerdict",

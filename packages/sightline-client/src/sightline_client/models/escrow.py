@@ -22,6 +22,21 @@ class SessionTerms(Model):
     """Typed data (EIP-712) for a payment of kind consent."""
 
 
+class ExtensionTerms(Model):
+    """What the payer signs, so that the contract may add to the hold of a LIVE session."""
+
+    session_id: str
+    payer: str
+    seconds: int
+    extra_amount_micro_usdc: Money
+    open_by: int
+    """Unix seconds."""
+    authorization: dict[str, Any]
+    """Typed data (EIP-712) for a payment of kind authorization."""
+    consent: dict[str, Any]
+    """Typed data (EIP-712) for a payment of kind consent."""
+
+
 class StoredMandate(Model):
     """The mandate under which a workspace pays for sessions that are created without a payment."""
 

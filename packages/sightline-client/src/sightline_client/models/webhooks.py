@@ -13,6 +13,7 @@ class WebhookEventType(OpenEnum):
     SESSION_LIVE = "session.live"
     SESSION_PAUSED = "session.paused"
     SESSION_RESUMED = "session.resumed"
+    SESSION_EXTENDED = "session.extended"
     SESSION_ENDED = "session.ended"
     SESSION_CANCELLED = "session.cancelled"
     SESSION_EXPIRED = "session.expired"
