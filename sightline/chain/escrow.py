@@ -178,10 +178,17 @@ class ChainEscrow:
         """Refuse an extension whose consent the contract would refuse."""
         consent, payer = extension.consent, session.terms.payer_address
         assert consent is not None, "the caller has looked for a consent"
-        if consent.exact is not None:
-            return  # it names no session, and was checked when it was paid
         if consent.open_by_s < self._clock.now_ms() // SECOND_MS + EXTEND_LEAST_S:
             raise RefusedError(_refused(f"openBy must be at least {EXTEND_LEAST_S} seconds from now"))
+        if consent.exact is not None:
+            payment = ExactPayment(
+                payer=payer.lower(), amount=extension.amount, valid_before_s=consent.open_by_s,
+                transfer=consent.exact, signature=consent.signature,
+            )  # fmt: skip
+            reason = await self.why_unpayable(payment)
+            if reason is not None:
+                raise RefusedError(_refused(reason))
+            return
         message = await self._extension_message(session, extension.amount, consent.open_by_s)
         match consent.kind:
             case ConsentKind.AUTHORIZATION:

@@ -149,13 +149,13 @@ class SessionWrite:
     """When the session wants to be woken next; None when terminal."""
     events: tuple[RecordedEvent, ...] = ()
     take_hold: HoldRequest | None = None
-    grow_hold: HoldGrowth | None = None
     charge_hold: MicroUsdc | None = None
     release_hold: bool = False
     settle: SettlementPayload | None = None
     consume_quote: str | None = None
     tuples: tuple[TupleUpdate, ...] = ()
     idempotency: IdempotencyRecord | None = None
+    grow_hold: HoldGrowth | None = None
 
 
 @final

@@ -78,7 +78,24 @@ class EscrowService:
             RefusedError: No escrow, the caller is not the consumer, the session is not LIVE, or it would be too long.
             UnavailableError: The session's hold is in no block now.
         """
-        escrow, session = self._require_escrow(), await self._look_up.require_session(session_id)
+        escrow, (session, amount) = self._require_escrow(), await self._extendable(caller, session_id, seconds)
+        now_ms = self._deps.clock.now_ms()
+        extend_by_s = (now_ms + EXTEND_FOR_MS) // SECOND_MS
+        typed_data = await escrow.extension_typed_data(session, amount, extend_by_s)
+        return Answer(ExtensionOffer(session, seconds, amount, extend_by_s, typed_data), now_ms)
+
+    async def require_extendable(self, caller: Caller, session_id: str, seconds: int) -> Answer[MicroUsdc]:
+        """Return what an extension costs.
+
+        Raises:
+            RefusedError: As `offer_extension`.
+        """
+        self._require_escrow()
+        _, amount = await self._extendable(caller, session_id, seconds)
+        return Answer(amount, self._deps.clock.now_ms())
+
+    async def _extendable(self, caller: Caller, session_id: str, seconds: int) -> tuple[Session, MicroUsdc]:
+        session = await self._look_up.require_session(session_id)
         if session.terms.consumer_workspace_id != caller.workspace_id:
             raise RefusedError(NOT_PARTY)
         if not isinstance(session.phase, Live):
@@ -87,10 +104,7 @@ class EscrowService:
         refusal = why_not_extended(session, SessionExtension(id="", seconds=seconds, amount=amount))
         if refusal is not None:
             raise RefusedError(refusal)
-        now_ms = self._deps.clock.now_ms()
-        extend_by_s = (now_ms + EXTEND_FOR_MS) // SECOND_MS
-        typed_data = await escrow.extension_typed_data(session, amount, extend_by_s)
-        return Answer(ExtensionOffer(session, seconds, amount, extend_by_s, typed_data), now_ms)
+        return session, amount
 
     @property
     def exact_asset(self) -> ExactAsset:

@@ -59,6 +59,8 @@ class SessionStatus:
     """In the answer of an assignment: how far from the place the operator was. None: not known."""
     is_place_covered: bool | None = None
     """In the answer of an assignment: whether the operator's coverage contained the place. None: not known."""
+    extension_tx_hash: str | None = None
+    """The transaction by which the escrow contract took the amount of the newest extension."""
 
     @property
     def accrued(self) -> MicroUsdc:
@@ -141,6 +143,7 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
                 whep_url=phase.video.whep_url if is_consumer or is_operator else None,
                 whip_url=phase.video.whip_url if is_operator else None,
                 hold_tx_hash=phase.hold_tx_hash,
+                extension_tx_hash=_extension_tx_hash(session),
             )
         case Ended():
             return SessionStatus(
@@ -159,6 +162,7 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
                 settlement_tx_hash=phase.settlement_tx_hash,
                 video_ref=phase.video_ref,
                 hold_tx_hash=phase.hold_tx_hash,
+                extension_tx_hash=_extension_tx_hash(session),
             )
         case Closed():
             return SessionStatus(
@@ -171,6 +175,10 @@ def session_status(session: Session, now_ms: int, limits: SessionLimits, workspa
                 ended_at_ms=phase.closed_at_ms,
                 end_reason=phase.reason,
             )
+
+
+def _extension_tx_hash(session: Session) -> str | None:
+    return session.extensions[-1].tx_hash if session.extensions else None
 
 
 def meter_status(session: Session, now_ms: int, limits: SessionLimits) -> MeterStatus:

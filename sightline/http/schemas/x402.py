@@ -53,6 +53,16 @@ class BuyViewBody(Input):
     max_duration_seconds: Annotated[int, Field(ge=1, le=VIEW_SECONDS_MAX), WHOLE]
 
 
+class ExtendViewBody(Input):
+    """For how many more seconds a view may be seen."""
+
+    AREA = "x402"
+    REFUSES_MISSPELT = True
+    LABELS: ClassVar[Mapping[str, str]] = {"seconds": "session:duration"}
+
+    seconds: Annotated[int, Field(ge=1, le=VIEW_SECONDS_MAX), WHOLE]
+
+
 class _Extra(Input):
     AREA = "x402"
 
@@ -203,9 +213,9 @@ def payment_required(
     )
 
 
-def payment_response(asset: ExactAsset, payer: str) -> str:
-    """Encode the header PAYMENT-RESPONSE. It names no transaction: nothing moves before the view starts."""
-    return _encoded({"success": True, "transaction": "", "network": network_of(asset), "payer": payer})
+def payment_response(asset: ExactAsset, payer: str, tx_hash: str = "") -> str:
+    """Encode the header PAYMENT-RESPONSE. For a new view it names no transaction: nothing moves before its start."""
+    return _encoded({"success": True, "transaction": tx_hash, "network": network_of(asset), "payer": payer})
 
 
 def view_json(status: SessionStatus, base_url: str) -> dict[str, object]:

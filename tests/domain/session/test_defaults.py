@@ -75,7 +75,7 @@ EXPECTED = {
         "assigned_at_ms": None, "started_at_ms": None, "ended_at_ms": None, "end_reason": None, "meter_state": None,
         "pause_reason": None, "clean_seconds": 0, "charged": 0, "settlement_tx_hash": None, "video_ref": None,
         "whep_url": None, "whip_url": None, "hold_tx_hash": None, "operator_distance_m": None,
-        "is_place_covered": None,
+        "is_place_covered": None, "extension_tx_hash": None,
     },
 }  # fmt: skip
 
