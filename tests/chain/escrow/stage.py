@@ -59,6 +59,10 @@ KINDS: Final[tuple[Kind, ...]] = (*ConsentKind, "exact")
 """How a payer consents to a hold; exact as clients of x402 do."""
 
 
+class UnpayableError(Exception):
+    """The service does not take a payment of x402."""
+
+
 @dataclass
 class Stage:
     """One chain, one database, and the service that runs on them."""
@@ -77,22 +81,25 @@ class Stage:
         return cls(world, database, meter_key, PostgresOpenings(database), PostgresLedger(database))
 
     @asynccontextmanager
-    async def running(self, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
-        """Run relayer and watcher."""
-
-        async def told(update: SettlementUpdate) -> None:
-            self.world.updates.append(update)
-
+    async def opened(self, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
+        """Open the service without relayer and watcher, as a server has it that holds neither role."""
         options = options_for(self.world, directory, is_escrow=True, meter_key=self.meter_key, **changed)
         extensions = PostgresExtensions(self.database)
         holds = Holds(
             all=self.openings, relayer=self.openings, extensions=extensions, relayer_extensions=extensions,
             mandates=PostgresMandates(self.database),
         )  # fmt: skip
-        async with (
-            open_chain(options, ledger=self.ledger, holds=holds, clock=clock, ids=ids) as service,
-            trio.open_nursery() as nursery,
-        ):
+        async with open_chain(options, ledger=self.ledger, holds=holds, clock=clock, ids=ids) as service:
+            yield service
+
+    @asynccontextmanager
+    async def running(self, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
+        """Run relayer and watcher."""
+
+        async def told(update: SettlementUpdate) -> None:
+            self.world.updates.append(update)
+
+        async with self.opened(directory, **changed) as service, trio.open_nursery() as nursery:
             nursery.start_soon(service.run_watcher)
             nursery.start_soon(service.run_relayer, told)
             yield service
@@ -100,13 +107,13 @@ class Stage:
 
     async def assigned(
         self, service: ChainService, *, payer: Wallet | None = None, kind: Kind = ConsentKind.AUTHORIZATION,
-        payee: Wallet | None = None, duration_s: int = DURATION_S,
+        payee: Wallet | None = None, duration_s: int = DURATION_S, rate: int = RATE,
     ) -> Session:  # fmt: skip
         """Store a session that its operator starts now, with the payer's consent."""
         source = payer or self.world.payer
         session = a_session(
             id=ids.uuid(), consumer_workspace_id=source.workspace_id, payer_address=source.address,
-            rate=MicroUsdc(RATE), hold=MicroUsdc(RATE * duration_s), max_duration_s=duration_s,
+            rate=MicroUsdc(rate), hold=MicroUsdc(rate * duration_s), max_duration_s=duration_s,
         )  # fmt: skip
         consent = await self._consent(service, session, source, kind)
         session = replace(session, terms=replace(session.terms, consent=consent))
@@ -133,12 +140,12 @@ class Stage:
             )  # fmt: skip
             made = sign_mandate(
                 config, LocalWallet.from_key(payer.key), max_per_session=terms.hold, max_per_day=10**9,
-                max_rate_per_second=RATE, valid_until=self.far_s,
+                max_rate_per_second=terms.rate, valid_until=self.far_s,
             )  # fmt: skip
             limits = made["mandate"]
             mandate = SignedMandate(
                 payer=payer.address.lower(), max_per_session=terms.hold, max_per_day=MicroUsdc(10**9),
-                max_rate=MicroUsdc(RATE), max_fee_bps=limits["maxFeeBps"], valid_until_s=self.far_s,
+                max_rate=terms.rate, max_fee_bps=limits["maxFeeBps"], valid_until_s=self.far_s,
                 salt=limits["salt"], signature=made["signature"],
             )  # fmt: skip
             return PayerConsent(kind=kind, open_by_s=self.far_s, mandate=mandate)
@@ -163,7 +170,9 @@ class Stage:
             transfer=ExactTransfer(nonce=nonce, valid_after_s=0),
             signature=LocalWallet.from_key(payer.key).sign_typed_data(domain.typed_data(message)),
         )  # fmt: skip
-        assert await escrow.why_unpayable(payment) is None
+        reason = await escrow.why_unpayable(payment)
+        if reason is not None:
+            raise UnpayableError(reason)
         return payment.consent()
 
     async def live(self, session: Session) -> Session:
@@ -178,7 +187,7 @@ class Stage:
     ) -> Session:  # fmt: skip
         """Store a LIVE session that asks for more time, with the payer's consent."""
         assert service.escrow is not None
-        payer, amount = payer or self.world.payer, MicroUsdc(RATE * seconds)
+        payer, amount = payer or self.world.payer, MicroUsdc(session.terms.rate * seconds)
         if kind == "exact":
             consent = await self._exact(service.escrow, amount, payer)
         elif kind is ConsentKind.MANDATE:
@@ -208,7 +217,7 @@ class Stage:
         """End a session; returns its charge."""
         live = in_phase(session, SessionState.ENDED, session.operator)
         assert isinstance(live.phase, Ended)
-        charged = MicroUsdc(seconds * RATE)
+        charged = MicroUsdc(seconds * session.terms.rate)
         ended = replace(
             live.in_phase(replace(live.phase, clean_seconds=seconds, charged=charged)), ended_head_hash=HEAD
         )
