@@ -185,6 +185,7 @@ const texts = {
   plusMinus: ["{distance} ± {accuracy}", "{distance} ± {accuracy}"],
   longest: ["Longest", "Längstens"],
   startedAt: ["Started", "Begonnen"],
+  tenMinutesMore: ["10 more minutes", "10 Minuten länger"],
   endSession: ["End the session", "Sitzung beenden"],
   endConsumer: ["The viewer ended it.", "Von der zusehenden Seite beendet."],
   endOperator: ["The operator ended it.", "Von der filmenden Seite beendet."],

@@ -17,6 +17,17 @@ export async function requestSession(wanted: Wanted): Promise<Model["Session"]> 
   return create({ ...wanted, payment: { kind: "authorization", openBy: terms.openBy, signature } });
 }
 
+/** Give a LIVE session more time, paid as `requestSession` pays. */
+export async function extendSession(id: string, seconds: number): Promise<Model["Session"]> {
+  const params = { path: { id }, header: once() };
+  const signer = config.value?.isEscrow ? await lastSigner() : null;
+  if (signer === null || signer.address.toLowerCase() !== funds.value?.walletAddress.toLowerCase())
+    return need(api.POST("/api/v1/sessions/{id}/extend", { params, body: { seconds } }));
+  const terms = await need(api.GET("/api/v1/sessions/{id}/extend/terms", { params: { path: { id }, query: { seconds } } }));
+  const signature = await signer.signTyped(terms.authorization);
+  return need(api.POST("/api/v1/sessions/{id}/extend", { params, body: { seconds, payment: { kind: "authorization", openBy: terms.openBy, signature } } }));
+}
+
 const create = (body: Model["CreateSessionBody"]): Promise<Model["Session"]> =>
   need(api.POST("/api/v1/sessions", { params: { header: once() }, body }));
 

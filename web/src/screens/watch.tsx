@@ -3,6 +3,7 @@ import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Player, Stills, clip, follow, frame, type Clip, type PlayerStatus, type Still } from "sightline-js";
 import { ApiError, api, here, need, once, reachable, type Model } from "../api";
+import { extendSession } from "../chain/payment";
 import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page, Unread, useReading } from "../parts";
@@ -15,6 +16,8 @@ type Position = Model["SessionLocation"];
 const METER_EVERY_MS = 2000;
 const PAUSE_MAX_MS = 60_000;
 const PAUSES_MAX_MS = 180_000;
+const MORE_S = 600;
+const DURATION_MAX_S = 14_400;
 export const REASONS: Record<string, Word> = {
   LOCATION_STALE: "reasonLocation",
   GEOFENCE_EXIT: "reasonFence",
@@ -317,6 +320,9 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
           ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
         ]}
       />
+      {isLive && isConsumer && session.maxDurationSeconds + MORE_S <= DURATION_MAX_S && (
+        <Button id="extend" run={async () => tell(await extendSession(session.id, MORE_S))}>{t("tenMinutesMore")}</Button>
+      )}
       {isLive && (
         <Button id="end" kind="danger" run={() => need(api.POST("/api/v1/sessions/{id}/end", { params: { path: { id: session.id }, header: once() } }))}>
           {t("endSession")}
