@@ -33,6 +33,8 @@ def test_a_wallet_signs_limits_and_the_payment_of_a_view(browser: Browser, tmp_p
             request_view(consumer, "the pier")
             operator.click("#start")
             consumer.shows(".badge.live")
+            consumer.click("#extend")  # the wallet signs it: the mandate has been withdrawn
+            consumer.shows(".facts", "15:00")
             consumer.go("wallet")
             consumer.shows(".facts", re.compile(r"In escrow for open sessions\s*0\.[0-9]*[1-9]"))
             consumer.click("button:has-text('End the session')")

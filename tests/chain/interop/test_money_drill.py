@@ -33,6 +33,7 @@ from sightline.chain.contracts.escrow import (
 )
 from sightline.chain.contracts.messages import INTERIM_DELAY_S, RECLAIM_DELAY_S
 from sightline.chain.relayer.openings import mandate_of
+from sightline.chain.rpc.client import RpcResponseError
 from sightline.chain.service import ChainService
 from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.escrow import ConsentKind, SignedMandate
@@ -219,10 +220,15 @@ class Drill:
         """Send a call of the token's owner until the chain says so: a reorganisation may remove it."""
         world = self.stage.world
         asked = {"to": world.token, "data": "0x" + call_data(question, about).hex()}
-        while int(await world.rpc.call("eth_call", asked, "latest"), 16) != value:
-            data = call_data(call, [*about, value])
-            await world.send(self.anvil.treasury_key, world.token, data, tip_wei=10**11)
-            await self.anvil.mine()
+        data = call_data(call, [*about, value])
+        while True:
+            try:
+                if int(await world.rpc.call("eth_call", asked, "latest"), 16) == value:
+                    return
+                await world.send(self.anvil.treasury_key, world.token, data, tip_wei=10**11)
+                await self.anvil.mine()
+            except RpcResponseError:  # asked, or sent, while the head was replaced
+                self.counts["issuer tried again"] += 1
 
     async def confirmed_opens_of(self, payer: Wallet) -> None:
         """Wait until no open of a payer can be removed by a reorganisation any more."""
