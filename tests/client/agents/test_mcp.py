@@ -221,6 +221,27 @@ async def test_always_refuses_a_client_that_cannot_ask(shop: Shop, transport: st
         assert await known_ids(client) == before
 
 
+async def test_an_agent_extends_a_view_within_its_limit_once_after_its_user_was_asked(shop: Shop) -> None:
+    user = User("accept")
+    async with open_client("http", shop.server.url, shop.consumer.key, "auto", "auto", user) as client:
+        session = json_of(await call(client, "request_view", **await a_wish(client)))
+        more = {"session_id": session["sessionId"], "seconds": SECONDS + 60}
+        try:
+            above = await refusal(client, "extend_view", **more, max_charge_usdc=session["holdUsdc"])
+            assert "MAX_CHARGE" in above
+            user.action = "decline"
+            assert "DECLINED" in await refusal(client, "extend_view", **more, max_charge_usdc="5")
+            user.action = "accept"
+            for _ in range(2):
+                longer = json_of(await call(client, "extend_view", **more, max_charge_usdc="5"))
+                assert longer["maxSeconds"] == SECONDS + 60
+        finally:
+            await call(client, "end_session", session_id=session["sessionId"])
+    assert user.questions[1:] == [
+        question(*PLACE, SECONDS + 60, usdc(limit)) for limit in (session["holdUsdc"], "5", "5", "5")
+    ]
+
+
 async def test_never_does_not_ask(shop: Shop) -> None:
     user = User("decline")
     async with open_client("http", shop.server.url, shop.consumer.key, "auto", "never", user) as client:
