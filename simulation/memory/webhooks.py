@@ -43,6 +43,7 @@ _TYPES = {
     EventKind.STARTED: WebhookEventType.SESSION_LIVE,
     EventKind.PAUSED: WebhookEventType.SESSION_PAUSED,
     EventKind.RESUMED: WebhookEventType.SESSION_RESUMED,
+    EventKind.EXTENDED: WebhookEventType.SESSION_EXTENDED,
     EventKind.ENDED: WebhookEventType.SESSION_ENDED,
     EventKind.CANCELLED: WebhookEventType.SESSION_CANCELLED,
     EventKind.EXPIRED: WebhookEventType.SESSION_EXPIRED,

@@ -230,6 +230,15 @@ async def test_a_request_that_is_open_again_is_told_as_requested(hooks: Hooks) -
     assert [(row.type.value, row.sequence) for row in rows] == [("session.requested", 1), ("session.requested", 2)]
 
 
+async def test_an_extension_is_told(hooks: Hooks) -> None:
+    session, events = recorded(a_session(), Event(EventKind.CREATED, T0), Event(EventKind.EXTENDED, T0 + 9))
+    await hooks.endpoint(session.terms.consumer_workspace_id)
+    write = SessionWrite(lease=hooks.stored.lease(), session=session, at_ms=T0 + 9, due_at_ms=None, events=events)
+    assert isinstance(await hooks.stored.store.write_session(write), Committed)
+    rows = await hooks.store.outbox(limit=10)
+    assert [(row.type.value, row.sequence) for row in rows] == [("session.requested", 1), ("session.extended", 2)]
+
+
 async def test_a_rejected_write_leaves_nothing_in_the_outbox(hooks: Hooks) -> None:
     session, events = recorded(a_session(), Event(EventKind.CREATED, T0))
     await hooks.endpoint(session.terms.consumer_workspace_id)
