@@ -13,6 +13,7 @@ from sightline.http.schemas.escrow import statement_json
 from sightline.ports.chain import ChainConfig
 from sightline.ports.ledger import SettlementState
 from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.money.extensions import PostgresExtensions
 from sightline_client import AsyncChain, ChainError
 from sightline_client.models import Statement
 from sightline_client.wallet import LocalWallet
@@ -66,6 +67,57 @@ async def test_an_open_that_a_reorganisation_removed_is_opened_again(
         assert await stage.world.balance(stage.world.payer) == before - 5_000
         assert await stage.held() == 0
         await stage.world.assert_books_balance()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+async def test_an_extension_that_a_reorganisation_removed_is_added_again_before_it_counts(
+    stage: Stage, anvil: Anvil, tmp_path: Path, depth: int
+) -> None:
+    before = await stage.world.balance(stage.world.payer)
+    extensions = PostgresExtensions(stage.database)
+    async with stage.running(tmp_path, depth=4) as service:
+        escrow = service.escrow
+        assert escrow is not None
+        async with mining(anvil):
+            session = await stage.assigned(service)
+            await escrow.open_hold(session)
+        await anvil.mine(5)
+        session = await stage.extending(service, await stage.live(session), 30)
+        assert session.extending is not None
+        extension_id = session.extending.id
+        answers: list[str] = []
+
+        async def extend() -> None:
+            answers.append(await escrow.extend_hold(session))
+
+        async def is_mined() -> bool:
+            row = await extensions.extension(extension_id)
+            return row is not None and row.state is SettlementState.MINED
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(extend)
+            await anvil.until_pending()
+            await anvil.mine(depth)
+            await until("the extension is in a block", is_mined)
+            assert await stage.held() == HOLD + 30_000
+            await anvil.rpc.call("anvil_reorg", depth, [])
+            assert await stage.held() == HOLD, "the block is gone"
+            assert answers == [], "what is not deep is not counted"
+            async with mining(anvil):
+                await until("the extension counts", lambda: _is_answered(answers))
+        assert await stage.held() == HOLD + 30_000, "it was added once"
+        session = await stage.extended(session, answers[0])
+        await stage.ended(session, 5)
+        service.notify()
+        async with mining(anvil):
+            await stage.until_done(session.id)
+        assert await stage.world.balance(stage.world.payer) == before - 5_000
+        assert await stage.held() == 0
+        await stage.world.assert_books_balance()
+
+
+async def _is_answered(answers: list[str]) -> bool:
+    return bool(answers)
 
 
 async def statement_of(stage: Stage, anvil: Anvil, *, seconds: int, tmp_path: Path) -> Statement:
