@@ -21,7 +21,7 @@ from sightline.chain.contracts.artefacts import artefact
 from sightline.chain.contracts.escrow import escrow_constructor
 from sightline.chain.contracts.messages import NOBODY
 from sightline.chain.contracts.terms import ADMIN_DELAY_S, MAX_RATE_MICRO, SESSION_CAP_MICRO
-from sightline.chain.fees import suggested
+from sightline.chain.fees import ABOUT_FEES, GAS_MAX, gas_with_margin, suggested
 from sightline.chain.profile import MAINNETS
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_int
@@ -110,19 +110,19 @@ def _contract(deployment: Deployment, owner: str, usdc: str) -> bytes:
 
 async def _create(rpc: JsonRpc, signer: Signer, chain_id: int, creation: bytes) -> dict[str, Any]:
     call = {"from": signer.address, "data": "0x" + creation.hex()}
-    nonce, head, tip, gas = await rpc.batch(
+    nonce, head, history, tip, gas = await rpc.batch(
         [
             ("eth_getTransactionCount", [signer.address, "pending"]),
             ("eth_getBlockByNumber", ["latest", False]),
-            ("eth_maxPriorityFeePerGas", []),
+            *ABOUT_FEES,
             ("eth_estimateGas", [call]),
         ]
     )
     if isinstance(gas, RpcResponseError):
         raise DeploymentError(f"the node could not estimate the gas of the contract creation: {gas.message}")
     tx_hash, raw = signer.sign(
-        chain_id=chain_id, nonce=hex_int(nonce), to=None, data=creation, gas=hex_int(gas) * 6 // 5,
-        fees=suggested(head, tip),
+        chain_id=chain_id, nonce=hex_int(nonce), to=None, data=creation, gas=min(GAS_MAX, gas_with_margin(gas)),
+        fees=suggested(head, history, tip),
     )  # fmt: skip
     (answer,) = await rpc.send_once([("eth_sendRawTransaction", ["0x" + raw.hex()])])
     if isinstance(answer, RpcResponseError):

@@ -177,7 +177,8 @@ class ChainService:
         self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer_address: str,
         make_relayer: Callable[[], Relayer], make_watcher: Callable[[], Watcher],
         reconciler: Callable[[BooksRows], Reconciler],
-        faucet: PayTestMoney | None, clock: Clock, limits: ContractLimits, refund_signer: Signer | None = None,
+        faucet: PayTestMoney | None, clock: Clock, limits: ContractLimits, fee_cap_wei: int,
+        refund_signer: Signer | None = None,
     ) -> None:  # fmt: skip
         self.limits = limits
         self.escrow: ChainEscrow | None = None
@@ -186,6 +187,7 @@ class ChainService:
         """Called to wake relayer or watcher when it does not run here. Losing the call costs one polling interval."""
         self._rpc = rpc
         self._refund_signer = refund_signer
+        self._fee_cap_wei = fee_cap_wei
         self.config = config
         self.reader: ChainReader = reader
         self.faucet = faucet
@@ -219,7 +221,7 @@ class ChainService:
 
         return Refunds(
             self._rpc, store, self._refund_signer, chain_id=self.config.chain_id, token=self.config.usdc_address,
-            clock=self._clock, top_up=None if faucet is None else top_up,
+            clock=self._clock, fee_cap_wei=self._fee_cap_wei, top_up=None if faucet is None else top_up,
         )  # fmt: skip
 
     async def relayer_balance_wei(self) -> int:
@@ -452,7 +454,7 @@ async def open_chain(
             config=config, reader=reader, rpc=endpoint.rpc, relayer_address=endpoint.signer.address,
             make_relayer=make_relayer, make_watcher=make_watcher, reconciler=make_reconciler,
             faucet=endpoint.faucet, clock=clock,
-            limits=limits, refund_signer=endpoint.refund_signer,
+            limits=limits, fee_cap_wei=options.fee_cap_wei, refund_signer=endpoint.refund_signer,
         )  # fmt: skip
         if escrow is not None:
             escrow.wake_relayer = service.notify
@@ -475,6 +477,7 @@ def _relayer_options(options: ChainOptions, endpoint: Endpoint, *, settles_many:
         depth=endpoint.depth,
         poll_ms=endpoint.poll_ms,
         settle_gas=options.settle_gas,
+        estimates_gas=options.rpc_url is not None,
         fee_cap_wei=options.fee_cap_wei,
         replace_ms=options.replace_ms,
         free_every_ms=options.free_every_ms,

@@ -14,7 +14,7 @@ from sightline.bootstrap.options.core import meter_key, relayer_key
 from sightline.bootstrap.start_errors import StartError
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.embedded.copy import open_chain_snapshot
-from sightline.chain.fees import suggested
+from sightline.chain.fees import ABOUT_FEES, suggested
 from sightline.chain.profile import MAINNETS, profile_of
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.health import LAG_BLOCKS, names_of, newest_head, urls_in
@@ -281,16 +281,16 @@ def _judge_parties(fee_receiver: str, owner: str, relayer: str, meter: str | Non
 
 async def _check_gas(rpc: JsonRpc, relayer: str) -> HostFinding:
     """Compare the relayer's native coin with the present price of sessions."""
-    balance, head, tip = await rpc.batch(
+    balance, head, history, tip = await rpc.batch(
         [
             ("eth_getBalance", [relayer, "latest"]),
             ("eth_getBlockByNumber", ["latest", False]),
-            ("eth_maxPriorityFeePerGas", []),
+            *ABOUT_FEES,
         ]
     )
     if isinstance(balance, RpcResponseError) or hex_int(balance) == 0:
         return failed("gas", f"{relayer} has no native coin", "Send some to it: settlements cannot be sent")
-    price = max(1, suggested(head, tip).max_fee_wei) if isinstance(head, dict) else 1
+    price = max(1, suggested(head, history, tip).max_fee_wei) if isinstance(head, dict) else 1
     sessions = hex_int(balance) // (SETTLEMENT_GAS * price)
     detail = f"the relayer {relayer} has native coin for about {sessions} sessions"
     if sessions < SESSIONS_LOW:
