@@ -354,6 +354,7 @@ class Endpoint:
     refund_signer: Signer | None
     chain_name: str
     depth: int
+    finality_tag: str | None
     poll_ms: int
     capture_window_ms: int
     faucet: PayTestMoney | None
@@ -430,15 +431,13 @@ async def open_chain(
         make_watcher = partial(
             Watcher, endpoint.rpc, reader, wallets or ledger, endpoint.identity,
             WatcherOptions(
-                depth=endpoint.depth, poll_ms=endpoint.poll_ms, start_block=options.start_block,
-                is_escrow=meter is not None,
+                depth=endpoint.depth, finality_tag=endpoint.finality_tag, poll_ms=endpoint.poll_ms,
+                start_block=options.start_block, is_escrow=meter is not None,
             ),
             relayer=endpoint.signer.address, clock=clock, ids=ids,
         )  # fmt: skip
         source = ChainSource(endpoint.rpc, token=token, contract=settlement, is_escrow=meter is not None)
-        make_reconciler = partial(
-            Reconciler, source, start_block=options.start_block, depth=endpoint.depth, clock=clock
-        )
+        make_reconciler = partial(Reconciler, source, start_block=options.start_block, clock=clock)
         config = ChainConfig(
             environment=ENVIRONMENT,
             chain_id=endpoint.identity.chain_id,
@@ -518,6 +517,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> E
         refund_signer=Signer(node.refund_key),
         chain_name=options.chain_name or "Sightline embedded test chain",
         depth=options.depth or 0,
+        finality_tag=None,
         poll_ms=options.poll_ms or 200,
         capture_window_ms=options.capture_window_ms or 0,
         faucet=EmbeddedFaucet(rpc, options.data_dir).fund,
@@ -558,6 +558,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         refund_signer=None if options.refund_key is None else Signer(options.refund_key),
         chain_name=options.chain_name or profile.name or f"Chain {chain_id}",
         depth=profile.depth if options.depth is None else options.depth,
+        finality_tag=profile.finality_tag,
         poll_ms=options.poll_ms or 2_000,
         capture_window_ms=10_000 if options.capture_window_ms is None else options.capture_window_ms,
         faucet=None,

@@ -66,6 +66,8 @@ class ScriptedNode:
         self.blocks = [Block(0, word(0), word(2**255))]
         self.shown: int | None = None
         """The newest block that the node reports; None means the head."""
+        self.final: int | None = None
+        """The block that the node calls final; None: it does not know the tag."""
         self.limits: dict[str, tuple[int, int, int]] = {}
         """Limits (per session, per day, and 1 if set) by lower-case address."""
         self.spent: dict[str, int] = {}
@@ -122,6 +124,10 @@ class ScriptedNode:
     def _eth_getBlockByNumber(self, tag: str, _: bool) -> dict[str, Any] | None:  # noqa: N802
         if tag == "latest":
             return self._visible[-1].view()
+        if tag == "finalized":
+            if self.final is None:
+                raise LookupError(tag)
+            return self.blocks[self.final].view()
         number = int(tag, 16)
         return self.blocks[number].view() if number < len(self._visible) else None
 
