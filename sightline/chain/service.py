@@ -15,6 +15,7 @@ from eth_utils.address import is_address, to_checksum_address
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.messages import SigningDomain, escrow_domain
 from sightline.chain.contracts.terms import SESSION_CAP_MICRO
+from sightline.chain.costs import session_cost
 from sightline.chain.embedded.node import (
     CHAIN_ID_DEFAULT,
     EmbeddedFaucet,
@@ -130,6 +131,16 @@ class RelayerStatus:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelayerCoin:
+    """The native coin of the relayer's account."""
+
+    balance_wei: int
+    sessions: int
+    """Number of sessions that it pays at present prices, each opened and captured alone."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatcherStatus:
     """How the watcher of this server is doing."""
 
@@ -224,16 +235,17 @@ class ChainService:
             clock=self._clock, fee_cap_wei=self._fee_cap_wei, top_up=None if faucet is None else top_up,
         )  # fmt: skip
 
-    async def relayer_balance_wei(self) -> int:
-        """Read the native coin of the relayer's account.
+    async def relayer_coin(self) -> RelayerCoin:
+        """Read the native coin of the relayer's account, and for how many sessions it is enough.
 
         Raises:
             ChainUnavailableError: The endpoint did not answer.
         """
         try:
-            return hex_int(await self._rpc.call("eth_getBalance", self._relayer_address, "latest"))
+            balance_wei = hex_int(await self._rpc.call("eth_getBalance", self._relayer_address, "latest"))
         except RpcResponseError as error:
             raise ChainUnavailableError(error.message) from error
+        return RelayerCoin(balance_wei=balance_wei, sessions=balance_wei // (await session_cost(self._rpc)).total_wei)
 
     def notify(self) -> None:
         """Wake the relayer, wherever it runs, after a settlement was composed."""

@@ -1,14 +1,16 @@
 """The profile of Base Sepolia on anvil: CONFIRMED at 5 blocks, books at the block `finalized`, 64 below the head."""
 
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from sightline.chain.costs import CAPTURE_BYTES, GAS_PRICE_ORACLE, OPEN_BYTES, SESSION_GAS
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.money.journal import PostgresJournal
 from sightline.storage.postgres.money.reconciliation import PostgresBooks
-from tests.chain.escrow.stage import Stage
+from tests.chain.escrow.stage import KINDS, Kind, Stage
 from tests.chain.interop.anvil import Anvil, open_anvil
 from tests.chain.interop.conftest import a_world_on, mining
 from tests.chain.world import until
@@ -71,3 +73,38 @@ async def test_a_reorganisation_below_the_depth_costs_nothing_and_the_books_are_
     final = int((await anvil.rpc.call("eth_getBlockByNumber", "finalized", False))["number"], 16)
     head = int(await anvil.rpc.call("eth_blockNumber"), 16)
     assert (check.through_block, head - final) == (final, 64)
+
+
+async def test_fees_of_the_oracle_lower_the_number_of_sessions_that_the_relayer_can_pay(
+    stage: Stage, anvil: Anvil, tmp_path: Path
+) -> None:
+    async with stage.running(tmp_path, depth=None) as service:
+        without = await service.relayer_coin()
+        cost_wei = without.balance_wei // without.sessions
+        # Answers each call with its number, a size or gas, times 2**32.
+        code = "0x600435" + "640100000000" + "02" + "600052" + "60206000f3"
+        await anvil.rpc.call("anvil_setCode", GAS_PRICE_ORACLE, code)
+        coin = await service.relayer_coin()
+    beside_wei = (OPEN_BYTES + CAPTURE_BYTES + SESSION_GAS) << 32
+    assert coin.balance_wei == without.balance_wei
+    assert coin.sessions == pytest.approx(coin.balance_wei // (cost_wei + beside_wei), rel=1e-9)
+    assert coin.sessions < without.sessions
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_no_open_and_no_capture_is_larger_than_what_its_data_fee_is_asked_for(
+    stage: Stage, anvil: Anvil, tmp_path: Path, kind: Kind
+) -> None:
+    async with stage.running(tmp_path, depth=0, capture_window_ms=0) as service, mining(anvil):
+        assert service.escrow is not None
+        session = await stage.assigned(service, kind=kind)
+        await service.escrow.open_hold(session)
+        await stage.ended(session, 5)
+        service.notify()
+        await stage.until_done(session.id)
+    opening, capture = await stage.openings.opening(session.id), await stage.world.record(session.id)
+    assert opening is not None
+    sizes = len(opening.attempts[-1].raw), len(capture.attempts[-1].raw)
+    sys.stdout.write(f"bytes of open by {kind} and capture: {sizes}\n")
+    assert sizes[0] <= OPEN_BYTES
+    assert sizes[1] <= CAPTURE_BYTES

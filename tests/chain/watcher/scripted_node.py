@@ -73,6 +73,8 @@ class ScriptedNode:
         self.spent: dict[str, int] = {}
         self.lost_logs: set[str] = set()
         self.lost_receipts: set[str] = set()
+        self.receipt_fees: dict[str, str] = {}
+        """Fields of all receipts with fees beside the gas."""
         self.receipts_from: str | None = None
         """A wrong block hash that all receipts report."""
         self.senders: dict[str, str] = {}
@@ -159,7 +161,7 @@ class ScriptedNode:
         for block in self._visible:
             logs = [log for log in block.logs if log["transactionHash"] == tx_hash]
             if logs and tx_hash not in self.lost_receipts:
-                place = {
+                place = self.receipt_fees | {
                     "blockHash": self.receipts_from or block.block_hash, "blockNumber": hex(block.number),
                     "transactionHash": tx_hash,
                     "gasUsed": hex(GAS_USED), "effectiveGasPrice": hex(GAS_PRICE_WEI),
