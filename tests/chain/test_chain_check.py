@@ -247,6 +247,6 @@ async def test_fees_beside_the_gas_lower_the_number_of_sessions(world: World) ->
     world.endpoint.fault = priced
     (gas,) = [finding for finding in await checked(world) if finding.check == "gas"]
     assert "about 3000 sessions; L1 data and operator fees are 95 % of their cost" in gas.detail
-    world.endpoint.fault = of_method("eth_getBalance", answering(hex(60_000 * 152_000 * 3 * GWEI)))
+    world.endpoint.fault = of_method("eth_getBalance", answering(hex(60_000 * COST_WEI)))
     (gas,) = [finding for finding in await checked(world) if finding.check == "gas"]
     assert "operator" not in gas.detail

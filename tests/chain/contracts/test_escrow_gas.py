@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sightline.chain.costs import SESSION_GAS
 from sightline.chain.relayer.openings import OPEN_GAS
 from tests.chain.contracts.escrow_world import RATE, EscrowWorld, escrow_world, funded
 from tests.chain.contracts.ground import Done, MinedGround, signer_of
@@ -93,6 +94,14 @@ def test_the_gas_of_a_capture_is_known(world: EscrowWorld) -> None:
         told(what, done.gas / count, aim)
         assert abs(done.gas / count - known) <= MARGIN, what
         assert aim is None or done.gas / count <= aim
+
+
+def test_a_session_whose_capture_is_alone_takes_no_more_than_the_relayers_coin_is_reckoned_with(
+    world: EscrowWorld,
+) -> None:
+    alone = captured(world, 1, parties=True, new_payees=True).gas
+    told("a capture alone, new payee", alone)
+    assert SESSION_GAS - 10_000 <= OPEN_EXACT + alone <= SESSION_GAS
 
 
 def test_the_gas_of_the_other_ends_is_known(world: EscrowWorld) -> None:
