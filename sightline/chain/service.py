@@ -448,7 +448,8 @@ async def open_chain(
             ),
             relayer=endpoint.signer.address, clock=clock, ids=ids,
         )  # fmt: skip
-        source = ChainSource(endpoint.rpc, token=token, contract=settlement, is_escrow=meter is not None)
+        # The watcher reads from the first endpoint: what it was told wrong, another one tells otherwise.
+        source = ChainSource(endpoint.rpc.from_last(), token=token, contract=settlement, is_escrow=meter is not None)
         make_reconciler = partial(Reconciler, source, start_block=options.start_block, clock=clock)
         config = ChainConfig(
             environment=ENVIRONMENT,
