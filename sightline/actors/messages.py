@@ -143,13 +143,16 @@ class RecordSettlement(Command["RecordSettlement", None]):
     mined: SettlementMined
 
 
-# From a session's own helpers.
+# How an assignment ends, and what a session sends to itself.
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OperatorClaimed:
-    """The operator's workspace has claimed the session and the relation is staged."""
+    """The operator's workspace has claimed the session and the relation is staged.
+
+    As a message: storing the assignment has failed, and the operator is released unless the session's row has it.
+    """
 
     operator: Operator
     staged: Staged
@@ -196,7 +199,7 @@ class VideoReady:
 @final
 @dataclass(frozen=True, slots=True)
 class OperationFailed:
-    """The pending operation failed; the session is unchanged."""
+    """The pending start failed; the session is unchanged."""
 
     error: Exception
 
@@ -629,14 +632,15 @@ SessionCommand: TypeAlias = (
     | CancelSession
     | DropAssignment
 )
-"""Commands that change a session; they wait while an operation is pending."""
+"""Commands that change a session; they wait while a start is pending."""
 
-SessionOutcome: TypeAlias = OperatorClaimed | OperatorAssigned | VideoReady | OperationFailed
-"""How a pending operation ended."""
+StartOutcome: TypeAlias = VideoReady | OperationFailed
+"""How a start ended."""
 
 SessionMessage: TypeAlias = (
     SessionCommand
-    | SessionOutcome
+    | StartOutcome
+    | OperatorClaimed
     | GetSession
     | CheckClaim
     | RecordSettlement

@@ -421,6 +421,13 @@ class Settings(BaseModel):
     platform_fee_bps: int = Field(
         1500, ge=0, le=3000, description="Platform fee on each charge, in basis points (1500 is 15 %)."
     )
+    invoice_issuer: str = Field(
+        "Sightline",
+        min_length=1,
+        max_length=400,
+        description="Name and address of who issues statements and invoices, as printed on their PDF; lines are "
+        "separated by |.",
+    )
     minimum_seconds: int = Field(
         1,
         ge=0,

@@ -58,6 +58,8 @@ class ResourceOptions:
     map_tiles_url: str | None = None
     """Template of the tiles of the console's map; None: the built-in map."""
     map_attribution: str = ""
+    invoice_issuer: str = "Sightline"
+    """Name and address of who issues invoices, lines separated by `|`."""
 
 
 @final

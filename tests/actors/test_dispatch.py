@@ -365,7 +365,7 @@ async def test_a_claim_is_not_released_by_a_session_that_has_not_read_its_newest
     assert (await world.view(session, consumer)).state == "ASSIGNED"
 
 
-async def test_a_session_that_expires_while_its_operator_is_claimed_leaves_it_free(world):
+async def test_a_session_whose_operator_is_found_before_it_expires_is_assigned_however_slow_the_write(world):
     consumer, operator = await world.consumer(), await world.operator()
     session = await world.request(consumer, wait_timeout_s=5)
     await trio.sleep(4.9)
@@ -376,9 +376,44 @@ async def test_a_session_that_expires_while_its_operator_is_claimed_leaves_it_fr
         return await write_assignment(*writes)
 
     world.store.write_assignment = slow
-    refusal = await refusal_of(world.broker.dispatch(session, world.caller(consumer)))
+    answer = await world.broker.dispatch(session, world.caller(consumer))
+    assert (answer.value.state, answer.value.operator_workspace_id) == ("ASSIGNED", operator)
+    assert (await world.view(session, consumer)).state == "ASSIGNED"
+
+
+async def test_a_session_that_expires_before_its_operator_answers_is_refused_and_the_operator_stays_free(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer, wait_timeout_s=5)
+    await trio.sleep(4.9)
+    world.faults.at["write_workspace"] = ["slow"]
+    async with trio.open_nursery() as nursery:
+        change = Patch(device_kind=DeviceKind.PTZ)
+        nursery.start_soon(world.broker.patch_workspace, operator, world.caller(operator), change)
+        await trio.testing.wait_all_tasks_blocked()
+        refusal = await refusal_of(world.broker.dispatch(session, world.caller(consumer)))
     assert refusal.detail == "session:expired"
     assert await world.availability(operator) == "ONLINE"
+
+
+async def test_a_read_while_an_operator_is_being_assigned_waits_and_shows_the_assignment(world):
+    consumer, _operator = await world.consumer(), await world.operator()
+    session = await world.request(consumer)
+    write_assignment, states = world.store.write_assignment, []
+
+    async def slow(*writes):
+        result = await write_assignment(*writes)
+        await trio.sleep(1)  # the row is stored, and the session does not know it yet
+        return result
+
+    async def read():
+        states.append((await world.view(session, consumer)).state)
+
+    world.store.write_assignment = slow
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.broker.dispatch, session, world.caller(consumer))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(read)
+    assert states == ["ASSIGNED"]
 
 
 async def test_an_operator_that_changes_while_it_is_picked_is_assigned_as_it_is_then(world):

@@ -53,7 +53,9 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
     assert len(price.splitlines()) == 1
 
 
-def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_invoice_yet(dev: dict[str, Any]) -> None:
+def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_invoice_yet(
+    dev: dict[str, Any], tmp_path: Path
+) -> None:
     with Sightline(dev["url"], dev["consumerKey"]) as sl:
         with sl.view(dev["lat"], dev["lng"], seconds=60) as view:
             for _ in view.frames(fps=2):  # a view that ends before its first proof costs nothing, and has no entry
@@ -69,7 +71,8 @@ def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_inv
             break
     assert charges[watched.id] == str(watched.charged_micro_usdc)
     assert (found["isClosed"], found["consumer"]["invoice"]) == (False, None)
-    said = sightline(dev, "statement", month)
+    said = sightline(dev, "statement", month, "--pdf", str(tmp_path / "statement.pdf"))
+    assert (tmp_path / "statement.pdf").read_bytes().startswith(b"%PDF-")
     assert f"{month}, open, in USDC of a TEST network" in said
     assert watched.id in said
 

@@ -201,7 +201,7 @@ def reply_is_dropped(patch):
     reply = Envelope.reply
 
     def lossy(self, command, value):
-        if type(self.message).__name__ == "PickOperator":
+        if type(self.message).__name__ == "OccupyOperator":
             if self._bucket is not None:
                 del self._bucket[self]
                 self._bucket = None

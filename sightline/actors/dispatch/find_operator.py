@@ -1,4 +1,4 @@
-"""Assigns an operator to a session, for a dispatch or an accept. Runs as a helper of the session actor.
+"""Assigns an operator to a session, for a dispatch or an accept. Runs inside a turn of the session actor.
 
 Where the relations graph is kept in the store, the operator's workspace actor writes its claim, the assignment that the
 session has prepared, and their relation in one transaction (ADR 0072).

@@ -25,6 +25,9 @@ from sightline.domain.operator.model import Availability, Workspace
 CELL_DEGREES: Final = (0.02, 0.04, 0.08, 0.16, 0.32, 0.625, 1.25, 2.5, 5.0)
 """Cell sizes of the grids, in degrees; a whole number of each makes up the circle of latitude."""
 
+GRIDS: Final = tuple((size, round(360.0 / size)) for size in CELL_DEGREES)
+"""Cell size and columns of each grid."""
+
 METERS_PER_DEGREE: Final = 111_195.0
 POLAR_DEGREES: Final = 85.0
 """Beyond this latitude meridians crowd together; such circles are listed as everywhere and checked exactly."""
@@ -60,10 +63,11 @@ def _places(workspace: Workspace) -> tuple[Place, ...]:
         return (EVERYWHERE,)
     half_lng = half_lat / math.cos(math.radians(edge))
     grid = next((index for index, size in enumerate(CELL_DEGREES) if size >= 2 * half_lng), len(CELL_DEGREES) - 1)
-    size = CELL_DEGREES[grid]
+    size, columns_max = GRIDS[grid]
     rows = range(_row(coverage.lat - half_lat, size), _row(coverage.lat + half_lat, size) + 1)
     first, last = _column(coverage.lng - half_lng, size), _column(coverage.lng + half_lng, size)
-    columns = {_wrapped(column, size) for column in range(first, last + 1)}
+    # A column has the same number on both sides of the antimeridian.
+    columns = {column % columns_max for column in range(first, last + 1)}
     return tuple((grid, row, column) for row in rows for column in sorted(columns))
 
 
@@ -73,11 +77,6 @@ def _row(lat: float, size: float) -> int:
 
 def _column(lng: float, size: float) -> int:
     return math.floor((lng + 180.0) / size)
-
-
-def _wrapped(column: int, size: float) -> int:
-    """The same column on both sides of the antimeridian."""
-    return column % round(360.0 / size)
 
 
 @final
@@ -283,33 +282,35 @@ class OperatorIndex:
     def covering(self, lat: float, lng: float, ranks: Ranks = IN_ORDER) -> Iterator[Workspace]:
         """Those that cover the point, in the order of dispatch: tier A, then tier B."""
         yield from self.ready(lat, lng, ranks)
-        cells, unset = self._cells_at(lat, lng), self._cells.get(UNSET, _Cell())
-        for rank in ranks:
-            yield from self._covering([cell.second for cell in cells], rank, lat, lng)
-            yield from self._covering([unset.second], rank, lat, lng)
+        set_, unset = self._cells_at(lat, lng)
+        yield from self._in_tier([cell.second for cell in set_], [cell.second for cell in unset], ranks, lat, lng)
 
     def ready(self, lat: float, lng: float, ranks: Ranks = IN_ORDER) -> Iterator[Workspace]:
         """Tier A: those that cover the point, have no claims and are seen.
 
         Of one rank, those whose coverage is set come before those without, and the longest idle first.
         """
-        cells, unset = self._cells_at(lat, lng), self._cells.get(UNSET, _Cell())
-        for rank in ranks:
-            yield from self._covering([cell.first for cell in cells], rank, lat, lng)
-            yield from self._covering([unset.first], rank, lat, lng)
+        set_, unset = self._cells_at(lat, lng)
+        yield from self._in_tier([cell.first for cell in set_], [cell.first for cell in unset], ranks, lat, lng)
 
-    def _covering(self, lines: list[SortedList], rank: int, lat: float, lng: float) -> Iterator[Workspace]:
-        of_rank = [line.irange((rank,), (rank + 1,), inclusive=(True, False)) for line in lines]
-        for _, _, workspace_id in merge(*of_rank):
-            workspace = self._online[workspace_id]
-            if workspace.covers(lat, lng):
-                yield workspace
+    def _in_tier(
+        self, set_: list[SortedList], unset: list[SortedList], ranks: Ranks, lat: float, lng: float
+    ) -> Iterator[Workspace]:
+        """Those that cover the point; the arguments are the lines of one tier."""
+        filled = [lines for lines in ([each for each in set_ if each], [each for each in unset if each]) if lines]
+        for rank in ranks:
+            for lines in filled:
+                of_rank = [line.irange((rank,), (rank + 1,), inclusive=(True, False)) for line in lines]
+                for _, _, workspace_id in of_rank[0] if len(of_rank) == 1 else merge(*of_rank):
+                    workspace = self._online[workspace_id]
+                    if workspace.covers(lat, lng):
+                        yield workspace
 
     def count_covering(self, lat: float, lng: float) -> int:
         """How many that are seen cover the point."""
         unset = self._cells.get(UNSET)
         count = len(unset.circles) if unset is not None else 0
-        for cell in self._cells_at(lat, lng):
+        for cell in self._cells_at(lat, lng)[0]:
             sure, doubtful = cell.circles.around(lat, lng)
             count += sure + sum(self._online[workspace_id].covers(lat, lng) for workspace_id in doubtful)
         return count
@@ -327,13 +328,12 @@ class OperatorIndex:
                 counts[cell] = counts.get(cell, 0) + 1
         return CoverageCells(counts, everywhere)
 
-    def _cells_at(self, lat: float, lng: float) -> list[_Cell]:
-        """The cells of the operators whose coverage is set and may contain the point."""
+    def _cells_at(self, lat: float, lng: float) -> tuple[list[_Cell], list[_Cell]]:
+        """The cells of circles that may contain the point, and the cell of those without coverage."""
         places = [EVERYWHERE]
-        places += [
-            (grid, _row(lat, size), _wrapped(_column(lng, size), size)) for grid, size in enumerate(CELL_DEGREES)
-        ]
-        return [self._cells[place] for place in places if place in self._cells]
+        places += [(grid, _row(lat, size), _column(lng, size) % columns) for grid, (size, columns) in enumerate(GRIDS)]
+        cells = self._cells
+        return [cells[place] for place in places if place in cells], [cells[UNSET]] if UNSET in cells else []
 
     def choose(
         self,

@@ -106,6 +106,10 @@ class Context(Protocol[M]):
         """Take the asks that wait next in the data lane while `accepts` holds; the current turn must answer them."""
         ...
 
+    def unpublish(self) -> None:
+        """Publish no snapshot until the turn ends: reads then wait for the next turn."""
+        ...
+
     def passivate(self) -> None:
         """Leave memory as soon as the mailbox is empty and no helper runs, without waiting to be idle."""
         ...

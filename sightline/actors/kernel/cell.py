@@ -133,6 +133,10 @@ class Cell:
 
     # Context: what a behaviour may use.
 
+    def unpublish(self) -> None:
+        """See `Context.unpublish`."""
+        self.snapshot = None
+
     def passivate(self) -> None:
         """See `Context.passivate`."""
         self._passivate_asked = True

@@ -1,7 +1,8 @@
 """Detects ask cycles in test mode: actors that wait for each other's answers inside their turns.
 
-Such a cycle blocks until a deadline passes. Actors must not ask from inside a turn; this graph makes a violation
-visible in tests and in the simulator. It observes asks through `Post.on_ask`; an ask takes the same path without it.
+Such a cycle blocks until a deadline passes. Turns ask only from session to workspace to dispatcher; this graph makes a
+violation visible in tests and in the simulator. It observes asks through `Post.on_ask`; an ask takes the same path
+without it.
 """
 
 from __future__ import annotations

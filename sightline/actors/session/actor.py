@@ -4,13 +4,13 @@ Receives commands from the broker, fixes from the operator's workspace, media ev
 from the relayer, and its timer. After a crash it loads its row and applies the heartbeats and media checkpoints
 recorded since (`durable`). `effects` holds what it does to other actors.
 
-An operation that waits for others (finding an operator, creating the live input) runs as a helper, so that the turns
-continue. At most one operation is *pending*; later commands wait in `postponed` until it ends.
+The search for an operator runs inside the turn of its command: the session asks the dispatcher and a workspace, and
+these never ask a session (ADR 0233). A start, which waits for the chain and for video, runs as a helper, so that the
+turns continue. While it is *pending*, later commands wait in `postponed`.
 """
 
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeAlias, assert_never, final
+from typing import Final, assert_never, final
 
 import trio
 
@@ -41,14 +41,14 @@ from sightline.actors.messages import (
     RowWritten,
     SessionCommand,
     SessionMessage,
-    SessionOutcome,
+    StartOutcome,
     StartSession,
     VideoReady,
     VideoReopened,
 )
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.session.durable import DurableSession
-from sightline.actors.session.effects import release_unused, reopen_video
+from sightline.actors.session.effects import release_unused, release_video, reopen_video
 from sightline.actors.session.start_session import occupy_and_open
 from sightline.actors.types import Answer, Caller
 from sightline.domain.access import SCOPE_TO_END, scope_missing
@@ -88,14 +88,6 @@ ACKNOWLEDGEMENT_TIMER: Final = "acknowledgement"
 PREVENT_AGAIN_S: Final = (0.1, 0.3, 0.6)
 """Pauses after attempts to prevent an assignment of unknown outcome that failed."""
 
-Operation: TypeAlias = DispatchSession | AcceptSession | StartSession
-"""A command that waits for others."""
-
-
-def _assigns(command: Operation) -> bool:
-    """Whether an operator's workspace stores the session's row in this operation."""
-    return isinstance(command, DispatchSession | AcceptSession)
-
 
 @final
 class SessionActor:
@@ -105,7 +97,7 @@ class SessionActor:
         self._context = context
         self._deps = deps
         self._durable = DurableSession(context, deps)
-        self._pending: tuple[Envelope[SessionMessage], Operation] | None = None
+        self._pending: tuple[Envelope[SessionMessage], StartSession] | None = None
         self._postponed: list[tuple[Envelope[SessionMessage], SessionCommand]] = []
         self._acknowledged_ms: int | None = None
         """Which assignment its operator acknowledged, by its time. Not stored: after a load the limit begins anew."""
@@ -128,8 +120,8 @@ class SessionActor:
         self._arm()
 
     def snapshot(self) -> Session | None:
-        """The session with all durable evidence; None while an operator's workspace may have written its row."""
-        return None if self._is_written_elsewhere() else self._durable.session
+        """The session with all durable evidence."""
+        return self._durable.session
 
     def may_passivate(self) -> bool:
         """Whether no operation is pending and no operator assigned; its timer wakes a REQUESTED session."""
@@ -173,8 +165,10 @@ class SessionActor:
                     is_done = envelope.retries > 0 or self._pending is not None
                     if session is not None and isinstance(session.phase, Live) and not is_done:
                         raise ReloadRequestedError("messages of another server may be lost")
-                case OperatorAssigned() | OperatorClaimed() | VideoReady() | OperationFailed():
-                    await self._finish_pending(message)
+                case OperatorClaimed():
+                    await release_unused(self._context, self._deps, message, self._durable.session)
+                case VideoReady() | OperationFailed():
+                    await self._finish_start(message)
                 case (
                     CreateSession()
                     | DispatchSession()
@@ -194,17 +188,9 @@ class SessionActor:
         self._arm()
 
     async def _read(self) -> Session | None:
-        """The session, its deadlines settled; as stored while an operator's workspace may have written its row."""
+        """The session, its deadlines settled."""
         await self._durable.settle_deadline(self._now())
-        return await self._durable.newest() if self._is_written_elsewhere() else self._durable.session
-
-    def _is_written_elsewhere(self) -> bool:
-        """Whether an operator's workspace was asked to store the assignment and has not answered.
-
-        If its answer is lost, a caller may learn of the assignment before this actor does: a repeat of the call is
-        answered from its stored record.
-        """
-        return self._pending is not None and _assigns(self._pending[1])
+        return self._durable.session
 
     # Commands.
 
@@ -222,24 +208,20 @@ class SessionActor:
         match message:
             case DispatchSession(caller=caller):
                 self._require(session, Party.CONSUMER, caller)
-                request = await self._in_phase(Requested)
-                prepare = partial(self._durable.prepare_assignment, is_dispatched=True, caller=caller)
-                self._begin(
-                    envelope, message, lambda: find_operator(self._context.registry, self._deps, request, prepare)
-                )
-            case AcceptSession(caller=caller):
-                request, operator_id = await self._in_phase(Requested), caller.workspace_id
-                prepare = partial(self._durable.prepare_assignment, is_dispatched=False, caller=caller)
-                self._begin(
-                    envelope,
-                    message,
-                    lambda: accept_session(self._context.registry, self._deps, request, operator_id, prepare),
-                )
+                await self._assign(envelope, message)
+            case AcceptSession():
+                await self._assign(envelope, message)
             case StartSession(caller=caller):
                 self._require(session, Party.OPERATOR, caller)
                 self._acknowledge(caller.workspace_id)
                 assigned = await self._begin_funding(await self._in_phase(Assigned))
-                self._begin(envelope, message, lambda: occupy_and_open(self._context.registry, self._deps, assigned))
+                self._pending = envelope, message
+                self._context.spawn(
+                    lambda: occupy_and_open(self._context.registry, self._deps, assigned),
+                    on_value=lambda ready: ready,
+                    on_error=OperationFailed,
+                    lane=Lane.CONTROL,
+                )
             case DeclineSession(caller=caller):
                 self._require(session, Party.OPERATOR, caller)
                 envelope.reply(message, await self._take(Decline(), caller))
@@ -318,51 +300,65 @@ class SessionActor:
         await self._durable.commit(step, record=record)
         return True
 
-    # Operations that wait for others.
+    # Commands that wait for others.
 
-    def _begin(
-        self,
-        envelope: Envelope[SessionMessage],
-        command: Operation,
-        work: Callable[[], Awaitable[OperatorAssigned | OperatorClaimed | VideoReady]],
-    ) -> None:
-        self._pending = envelope, command
-        self._context.spawn(work, on_value=lambda done: done, on_error=OperationFailed, lane=Lane.CONTROL)
+    async def _assign(self, envelope: Envelope[SessionMessage], command: DispatchSession | AcceptSession) -> None:
+        """Find an operator, or take the one that accepts, and take over its assignment."""
+        request = await self._in_phase(Requested)
+        is_dispatched = isinstance(command, DispatchSession)
+        prepare = partial(self._durable.prepare_assignment, is_dispatched=is_dispatched, caller=command.caller)
+        # The operator's workspace writes the row at any moment from here on, and a caller may learn of it before this
+        # actor does: a repeat of the call is answered from its stored record.
+        self._context.unpublish()
+        try:
+            found = await (
+                find_operator(self._context.registry, self._deps, request, prepare)
+                if is_dispatched
+                else accept_session(self._context.registry, self._deps, request, command.caller.workspace_id, prepare)
+            )
+        except OutcomeUnknownError as error:
+            await self._settle_unknown(error)
+            envelope.fail(UnavailableError("the operator's workspace did not answer"))
+        except (RefusedError, UnavailableError) as error:
+            await self._durable.settle_deadline(self._now())
+            envelope.fail(error)
+        else:
+            if isinstance(found, OperatorAssigned):
+                envelope.reply(command, self._durable.adopt_assignment(found))
+                return
+            try:
+                step = await self._durable.step(Assign(found.operator, is_dispatched))
+                tuples, token = found.staged.in_commit, found.staged.token
+                answer = await self._durable.commit_command(
+                    step, command.caller, tuples=tuples, token=token, place=found.place
+                )
+            except Exception:
+                # Released in the next turn, by the next life if this one ends, unless the row has it all the same.
+                self._context.ref.tell(found, lane=Lane.CONTROL)
+                raise
+            envelope.reply(command, answer)
 
-    async def _finish_pending(self, outcome: SessionOutcome) -> None:
+    async def _finish_start(self, outcome: StartOutcome) -> None:
         pending, self._pending = self._pending, None
         if pending is None:
             # The commit failed in an earlier life, which answered the caller; the row read since decides.
-            await release_unused(self._context, self._deps, outcome, self._durable.session)
+            release_video(self._context, self._deps, outcome, self._durable.session)
             return
         envelope, command = pending
         try:
             match outcome:
-                case OperationFailed(error=OutcomeUnknownError() as error) if _assigns(command):
-                    await self._settle_unknown(error)
-                    envelope.fail(UnavailableError("the operator's workspace did not answer"))
                 case OperationFailed(error=OutcomeUnknownError() | ReloadRequestedError() as error):
                     raise error  # the row may have moved on: the next life reads it
                 case OperationFailed(error=error):
                     await self._durable.settle_deadline(self._now())
                     envelope.fail(error)
-                case OperatorAssigned():
-                    envelope.reply(command, self._durable.adopt_assignment(outcome))
-                case OperatorClaimed():
-                    is_dispatched = isinstance(command, DispatchSession)
-                    step = await self._durable.step(Assign(outcome.operator, is_dispatched))
-                    tuples, token = outcome.staged.in_commit, outcome.staged.token
-                    answer = await self._durable.commit_command(
-                        step, command.caller, tuples=tuples, token=token, place=outcome.place
-                    )
-                    envelope.reply(command, answer)
                 case VideoReady():
                     step = await self._durable.step(GoLive(outcome.video, outcome.hold_tx_hash))
                     answer = await self._durable.commit_command(step, command.caller)
                     envelope.reply(command, answer)
         except RefusedError as refused:
             envelope.fail_if_open(refused)
-            await release_unused(self._context, self._deps, outcome, self._durable.session)
+            release_video(self._context, self._deps, outcome, self._durable.session)
         except ReloadRequestedError as error:
             envelope.fail_if_open(StoreUnavailableError(str(error)))
             raise

@@ -67,16 +67,10 @@ class DurableSession:
         """When the session's next deadline or pause is due, in ms; None in a terminal state."""
         return machine.next_due_ms(session, self._now(), self._limits)
 
-    async def newest(self) -> Session | None:
-        """The session, or its stored row if that has moved on without this actor."""
-        stored = await self._deps.store.load_session(self._context.id)
-        if stored is None or (self.session is not None and stored.session.version == self.session.version):
-            return self.session
-        return stored.session
-
     async def is_behind(self) -> bool:
         """Whether the stored row has moved on without this actor."""
-        return await self.newest() is not self.session
+        stored = await self._deps.store.load_session(self._context.id)
+        return stored is not None and (self.session is None or stored.session.version != self.session.version)
 
     def claim_state_of(self, workspace_id: str) -> ClaimState:
         """How the session stands to a workspace's claim on it."""

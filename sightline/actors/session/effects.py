@@ -10,13 +10,11 @@ from sightline.actors.kernel import Context, Lane
 from sightline.actors.messages import (
     FreeOperator,
     NoShow,
-    OperationFailed,
-    OperatorAssigned,
     OperatorClaimed,
     PresenceProved,
     ReopenVideo,
     SessionMessage,
-    SessionOutcome,
+    StartOutcome,
     VacateOperator,
     VideoReady,
     VideoReopened,
@@ -75,24 +73,25 @@ def carry_out(context: Context[SessionMessage], deps: Deps, step: Step, session:
 
 
 async def release_unused(
-    context: Context[SessionMessage], deps: Deps, outcome: SessionOutcome, session: Session | None
+    context: Context[SessionMessage], deps: Deps, claimed: OperatorClaimed, session: Session | None
 ) -> None:
-    """Release what an operation acquired, unless the session uses it."""
+    """Release an operator whose assignment was not stored, and undo the relation to it."""
     phase = session.phase if session is not None else None
-    operator = phase.operator if isinstance(phase, Assigned | Live) else None
-    match outcome:
-        case OperatorClaimed(operator=found, staged=staged):
-            if operator is not None and operator.workspace_id == found.workspace_id:
-                return
-            _tell_operator(context, found.workspace_id, FreeOperator(context.id))
-            if staged.undo:
-                await _undo(deps, staged.undo)
-        case VideoReady(video=video, start_ms=start_ms) if not isinstance(phase, Live):
-            if operator is not None:
-                _tell_operator(context, operator.workspace_id, VacateOperator(context.id, start_ms))
-            _close_video(context, deps, video.ref)
-        case OperatorAssigned() | VideoReady() | OperationFailed():
-            pass
+    if isinstance(phase, Assigned | Live) and phase.operator.workspace_id == claimed.operator.workspace_id:
+        return
+    _tell_operator(context, claimed.operator.workspace_id, FreeOperator(context.id))
+    if claimed.staged.undo:
+        await _undo(deps, claimed.staged.undo)
+
+
+def release_video(context: Context[SessionMessage], deps: Deps, outcome: StartOutcome, session: Session | None) -> None:
+    """Release what a start acquired, unless the session is LIVE by it."""
+    phase = session.phase if session is not None else None
+    if not isinstance(outcome, VideoReady) or isinstance(phase, Live):
+        return
+    if isinstance(phase, Assigned):
+        _tell_operator(context, phase.operator.workspace_id, VacateOperator(context.id, outcome.start_ms))
+    _close_video(context, deps, outcome.video.ref)
 
 
 def reopen_video(context: Context[SessionMessage], deps: Deps, session_id: str) -> None:

@@ -30,6 +30,7 @@ def resource_options(settings: Settings, secrets: Secrets) -> ResourceOptions:
         ca_certificate=(settings.data_dir / FOLDER / CA).read_bytes() if settings.tls_auto else None,
         map_tiles_url=settings.map_tiles_url,
         map_attribution=settings.map_attribution,
+        invoice_issuer=settings.invoice_issuer,
         frame_signing=settings.frame_signing,
         faucet_daily_micro=settings.chain_faucet_daily_micro,
         streams_max=share_of_worker(settings, ResourceOptions().streams_max),

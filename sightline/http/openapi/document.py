@@ -273,8 +273,8 @@ def _success(route: Route, schemas: _Schemas) -> Document:
             },
         }
         response["content"] = {"application/json": {"schema": envelope}}
-        if route.other_media_type is not None:
-            response["content"][route.other_media_type] = {"schema": _schema_of_media(route.other_media_type)}
+        for media_type in route.other_media_types:
+            response["content"][media_type] = {"schema": _schema_of_media(media_type)}
     if route.links:
         response["links"] = {
             link.operation_id: {"operationId": link.operation_id, "parameters": dict(link.parameters)}

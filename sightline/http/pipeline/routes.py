@@ -85,7 +85,7 @@ class Route:
         finishes: Whether the call goes on when its client disconnects; None: when its method is unsafe.
         is_hot: Answered by the ASGI application itself, without Quart.
         events: Models of the data of server-sent events, by event name.
-        other_media_type: Media type, without envelope, that the caller may ask for instead of JSON.
+        other_media_types: Media types, without envelope, that the caller may ask for instead of JSON.
         response_headers: Schema and description of the headers of a success, by name.
         errors: Error codes beyond those implied by the other fields.
         is_for_probes: Whether monitoring calls it: the internal listener then asks for no operators' token.
@@ -111,7 +111,7 @@ class Route:
     output: type[BaseModel] | None = None
     events: Mapping[str, type[BaseModel]] = field(default_factory=dict)
     media_type: str = "application/json"
-    other_media_type: str | None = None
+    other_media_types: tuple[str, ...] = ()
     response_headers: Mapping[str, tuple[Mapping[str, object], str]] = field(default_factory=dict)
     errors: tuple[Code, ...] = ()
     is_hot: bool = False

@@ -26,7 +26,9 @@ class StatementQuery(Query):
 
     AREA = "statements"
 
-    format: Literal["json", "csv"] | None = Field(default=None, description="Default: by the Accept header, else json")
+    format: Literal["json", "csv", "pdf"] | None = Field(
+        default=None, description="Default: by the Accept header, else json"
+    )
 
 
 class ConsumerAmounts(Output):

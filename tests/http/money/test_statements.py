@@ -1,4 +1,4 @@
-"""Statements by month over HTTP, as JSON and CSV, with the invoice of a closed month."""
+"""Statements by month over HTTP, as JSON, CSV and PDF, with the invoice of a closed month."""
 
 import csv
 import io
@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from pypdf import PdfReader
 
 from sightline.domain.books.journal import EntryKind, JournalEntry, held_by, moved, settled_lines
 from sightline.domain.books.statement import Month
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import DAY_MS, HOUR_MS, MicroUsdc
+from sightline.http.resources.money.statement_pdf import statement_pdf
 from sightline.ports.ledger import BooksReading, FundsPolicy
 from sightline.system.keccak import session_id_hash
 from tests.contract.ledger.ledgers import a_block, an_application, apply
@@ -127,3 +129,53 @@ async def test_a_month_that_cannot_be_is_refused(world: World, month: str) -> No
     consumer = await world.party("CONSUMER")
     answer = await consumer.key.get(f"{consumer.path}/statements/{month}")
     assert error_of(answer) == (400, "INVALID_INPUT", "statements:month")
+
+
+def printed(answer: Any) -> str:
+    assert answer.headers["content-type"] == "application/pdf"
+    return "\n".join(page.extract_text() for page in PdfReader(io.BytesIO(answer.content)).pages)
+
+
+async def test_the_statement_comes_as_pdf_with_its_figures_for_who_asks_for_it(market: Market) -> None:
+    path = f"{market.consumer.path}/statements/{market.month.name}"
+    answer = await market.consumer.key.get(path, headers={"accept": "application/pdf"})
+    assert answer.headers["content-disposition"] == f'attachment; filename="statement-{market.month.name}.pdf"'
+    text = printed(answer)
+    for line in (
+        f"Statement {market.month.name}", "The month is not closed", "TEST: all money", market.consumer.id,
+        market.consumer.account.address.lower(), "As consumer: 1 sessions", market.session_id,
+        "Total 0.001000 0.000150 0.000250 0.000000",
+    ):  # fmt: skip
+        assert line.lower() in text.lower()
+    assert "As operator" not in text
+    assert "Total 0.000850 0.000150 0.000000" in printed(
+        await market.operator.key.get(f"{market.operator.path}/statements/{market.month.name}?format=pdf")
+    )
+
+
+async def test_the_pdf_of_a_closed_month_is_headed_by_its_invoice_and_stays_the_same(market: Market) -> None:
+    path = f"{market.consumer.path}/statements/{market.month.name}?format=pdf"
+    await market.close()
+    first = await market.consumer.key.get(path)
+    assert f"Invoice TEST-{market.month.year}-000001" in printed(first)
+    market.world.clock.advance(60)
+    assert (await market.consumer.key.get(path)).content == first.content
+
+
+def test_a_long_statement_prints_a_thousand_sessions_and_says_how_many_more_there_are() -> None:
+    session = {
+        "sessionId": "s", "settledAt": "2026-11-03T09:12:44.000Z", "txHash": "0x1", "chargedMicroUsdc": "1234567",
+        "platformFeeMicroUsdc": "0", "returnedMicroUsdc": "0", "refundedMicroUsdc": "0",
+    }  # fmt: skip
+    nothing = {"sessions": 0, "paidMicroUsdc": "0", "waitingMicroUsdc": "0"}
+    data = {
+        "month": "2026-11", "isClosed": False,
+        "consumer": {"items": [session] * 1_200, "total": session | {"sessions": 12_345}, "invoice": None},
+        "operator": {"items": [], "total": nothing},
+    }  # fmt: skip
+    pages = PdfReader(io.BytesIO(statement_pdf(data, issuer=["Größe & Co (1)"], holder=["東京"]))).pages
+    text = "\n".join(page.extract_text() for page in pages)
+    assert text.count("2026-11-03 09:12") == 1_000
+    assert "11345 more sessions" in text
+    assert "Größe & Co (1)" in text
+    assert f"Page {len(pages)} of {len(pages)}" in pages[-1].extract_text()

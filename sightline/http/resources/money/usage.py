@@ -1,5 +1,6 @@
 """Usage of a workspace by day, as JSON or CSV."""
 
+from collections.abc import Mapping
 from typing import Any, Final, final
 
 from sightline.domain.access import Operation
@@ -32,7 +33,7 @@ class UsageResources:
         rate=RateClass.LIST,
         query=UsageQuery,
         output=Usage,
-        other_media_type=CSV,
+        other_media_types=(CSV,),
     )
     async def usage(self, call: Call) -> Reply | Raw:
         """Usage by day."""
@@ -41,7 +42,7 @@ class UsageResources:
             call.workspace_id, UsageSide(query.side), first_day=query.from_, last_day=query.to
         )
         data = usage_json(query, days)
-        if not wants_csv(query.format, call.headers.get("accept")):
+        if chosen_format(query.format, call.headers.get("accept"), {"csv": CSV}) == "json":
             return Reply(data)
         items: Any = data["items"]
         name = f"usage-{query.side}-{items[0]['date']}-{items[-1]['date']}.csv"
@@ -53,8 +54,12 @@ class UsageResources:
         return Raw(200, headers, usage_csv(items))
 
 
-def wants_csv(chosen: str | None, accept: str | None) -> bool:
-    """Whether the caller asks for CSV. The query wins over the Accept header."""
+def chosen_format(chosen: str | None, accept: str | None, offered: Mapping[str, str]) -> str:
+    """The form that the caller asks for: "json", or one of those offered by name and media type.
+
+    The query wins over the Accept header, of which the first form that is offered counts.
+    """
     if chosen is not None:
-        return chosen == "csv"
-    return any(part.partition(";")[0].strip().lower() == CSV for part in (accept or "").split(","))
+        return chosen
+    wanted = [part.partition(";")[0].strip().lower() for part in (accept or "").split(",")]
+    return next((name for media_type in wanted for name, its in offered.items() if its == media_type), "json")

@@ -205,6 +205,11 @@ class Workspaces:
         path = f"/workspaces/{segment(workspace_id)}/statements/{segment(month)}"
         return self._transport.get(MonthStatement, path)
 
+    def statement_pdf(self, workspace_id: str, month: str) -> bytes:
+        """Read the statement of a month with its invoice as PDF; it lists the first 1,000 sessions of each side."""
+        path = f"/workspaces/{segment(workspace_id)}/statements/{segment(month)}"
+        return (self._transport.send("GET", path, query={"format": "pdf"})).content
+
     def members(self, workspace_id: str) -> Sequence[Member]:
         """List the members, then the invited wallets."""
         return (self._transport.get(MemberList, f"/workspaces/{segment(workspace_id)}/members")).items

@@ -209,7 +209,10 @@ def decline_invitation(invitation_id: str, api: Url = None, as_json: AsJson = Fa
 
 @app.command(rich_help_panel=PANEL)
 def statement(
-    month: Annotated[str, typer.Argument(help="YYYY-MM, in UTC.")], api: Url = None, as_json: AsJson = False
+    month: Annotated[str, typer.Argument(help="YYYY-MM, in UTC.")],
+    pdf: Annotated[Path | None, typer.Option(help="Write the statement, with its invoice, to this file too.")] = None,
+    api: Url = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print what the key's workspace was charged and earned in a month, and the number of its invoice."""
     with one_line_errors(), client(api, needs_key=True) as sl:
@@ -217,6 +220,8 @@ def statement(
         if workspace_id is None:
             raise ValueError("the key has no workspace")
         found = sl.workspaces.statement(workspace_id, month)
+        if pdf is not None:
+            pdf.write_bytes(sl.workspaces.statement_pdf(workspace_id, month))
     _print(found, as_json, "\n".join(_statement_lines(found)))
 
 
