@@ -342,7 +342,7 @@ async def _read_and_compare(history: History, database: Database, rpc: JsonRpc) 
     started = time.perf_counter()
     source = ChainSource(rpc, token=token, contract=contract, is_escrow=True)
     books = PostgresBooks(database)
-    check, differences = await Reconciler(source, books, start_block=0, depth=0, clock=clock).compare()
+    check, differences = await Reconciler(source, books, start_block=0, clock=clock).compare()
     print(f"reconciliation: {check.entries} events, {check.differences} differences: {_since(started)}")
     for difference in differences[:20]:
         print(f"  {difference}")

@@ -47,7 +47,8 @@ class Group:
 
 
 CHAIN_TESTS: Final = (
-    "tests/chain/relayer/test_relayer_rounds.py", "tests/chain/relayer/test_relayer_limits.py", "tests/chain/watcher",
+    "tests/chain/relayer/test_relayer_rounds.py", "tests/chain/relayer/test_relayer_limits.py",
+    "tests/chain/relayer/test_relayer_fees.py", "tests/chain/watcher",
 )  # fmt: skip
 LEDGER_TESTS: Final = ("tests/contract/ledger",)
 STORE_TESTS: Final = tuple(f"tests/contract/test_{name}.py" for name in ("store_reads", "store_writes", "webhooks"))
@@ -74,7 +75,7 @@ RULE_TESTS: Final = (
 GROUPS: Final[dict[str, Group]] = {
     "session": Group(("sightline/domain/session", "sightline/domain/operator"), SESSION_TESTS),
     "domain": Group(("sightline/domain/*.py",), RULE_TESTS),
-    "chain": Group(("sightline/chain/relayer", "sightline/chain/watcher"), CHAIN_TESTS),
+    "chain": Group(("sightline/chain/relayer", "sightline/chain/watcher", "sightline/chain/fees.py"), CHAIN_TESTS),
     "ledgers": Group(
         ("simulation/memory/ledger.py", "simulation/memory/ledger_outbox.py"),
         (*LEDGER_TESTS, *STORE_TESTS, "-k", "not postgres"),

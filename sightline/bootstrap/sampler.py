@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from sightline.actors.shards import OwnedShards
-from sightline.chain.service import ChainService
+from sightline.chain.service import ChainService, RelayerCoin
 from sightline.domain.books.differences import BooksCheck
 from sightline.domain.errors import SightlineError
 from sightline.ports.clock import Clock
@@ -28,7 +28,7 @@ class Figures:
     counts: Counts = field(default_factory=Counts)
     video: dict[str, int] = field(default_factory=dict)
     """Sums over the video workers."""
-    relayer_balance_wei: int | None = None
+    relayer_coin: RelayerCoin | None = None
     books: BooksCheck | None = None
     """The last comparison of the books with the chain, of whichever server."""
     not_durable: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Sampler:
             SightlineError: A source did not answer; the figures of the others are taken.
         """
         failure: SightlineError | None = None
-        counts, video, balance = self.figures.counts, self.figures.video, self.figures.relayer_balance_wei
+        counts, video, coin = self.figures.counts, self.figures.video, self.figures.relayer_coin
         books: BooksCheck | None = None
         counted_at_ms, not_durable = self.figures.counted_at_ms, self.figures.not_durable
         try:
@@ -80,10 +80,10 @@ class Sampler:
             except SightlineError as error:
                 failure = error
         if self._owned.role_lease(ServerRole.RELAYER) is None:
-            balance = None
+            coin = None
         else:
             try:
-                balance = await self._chain.relayer_balance_wei()
+                coin = await self._chain.relayer_coin()
             except SightlineError as error:
                 failure = error
         if isinstance(self._video, EmbeddedBackend):
@@ -95,7 +95,7 @@ class Sampler:
             counts=counts,
             books=books,
             video=video,
-            relayer_balance_wei=balance,
+            relayer_coin=coin,
             not_durable=not_durable,
             counted_at_ms=counted_at_ms,
         )

@@ -9,7 +9,7 @@ import argparse
 import getpass
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -21,10 +21,10 @@ from sightline.chain.contracts.artefacts import artefact
 from sightline.chain.contracts.escrow import escrow_constructor
 from sightline.chain.contracts.messages import NOBODY
 from sightline.chain.contracts.terms import ADMIN_DELAY_S, MAX_RATE_MICRO, SESSION_CAP_MICRO
-from sightline.chain.fees import suggested
+from sightline.chain.fees import ABOUT_FEES, GAS_MAX, gas_with_margin, suggested
 from sightline.chain.profile import MAINNETS
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
-from sightline.chain.rpc.reader import hex_int
+from sightline.chain.rpc.reader import fault_text, hex_int
 from sightline.chain.signer import Signer, read_keystore, require_private_key
 from sightline.system.ids import SystemIds
 
@@ -64,6 +64,8 @@ class Deployed:
     usdc_address: str
     settlement_address: str
     start_block: int
+    receipts: tuple[dict[str, Any], ...] = field(repr=False)
+    """Of the created contracts: the test USDC if it is one of them, then the one that settles."""
 
 
 async def deploy(rpc: JsonRpc, signer: Signer, deployment: Deployment) -> Deployed:
@@ -76,16 +78,19 @@ async def deploy(rpc: JsonRpc, signer: Signer, deployment: Deployment) -> Deploy
     chain_id = hex_int(await rpc.call("eth_chainId"))
     if chain_id in MAINNETS:
         raise DeploymentError(f"chain {chain_id} is a main network; Sightline settles on test networks")
-    usdc = deployment.usdc
+    usdc, receipts = deployment.usdc, list[dict[str, Any]]()
     if usdc is None:
         creation = artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(signer.address)
-        usdc = (await _create(rpc, signer, chain_id, creation))["contractAddress"]
-    receipt = await _create(rpc, signer, chain_id, _contract(deployment, signer.address, to_checksum_address(usdc)))
+        receipts.append(await transact(rpc, signer, chain_id=chain_id, to=None, data=creation))
+        usdc = receipts[0]["contractAddress"]
+    creation = _contract(deployment, signer.address, to_checksum_address(usdc))
+    receipt = await transact(rpc, signer, chain_id=chain_id, to=None, data=creation)
     return Deployed(
         chain_id=chain_id,
         usdc_address=to_checksum_address(usdc),
         settlement_address=to_checksum_address(receipt["contractAddress"]),
         start_block=hex_int(receipt["blockNumber"]),
+        receipts=(*receipts, receipt),
     )
 
 
@@ -108,25 +113,32 @@ def _contract(deployment: Deployment, owner: str, usdc: str) -> bytes:
     )  # fmt: skip
 
 
-async def _create(rpc: JsonRpc, signer: Signer, chain_id: int, creation: bytes) -> dict[str, Any]:
-    call = {"from": signer.address, "data": "0x" + creation.hex()}
-    nonce, head, tip, gas = await rpc.batch(
+async def transact(rpc: JsonRpc, signer: Signer, *, chain_id: int, to: str | None, data: bytes) -> dict[str, Any]:
+    """Send one transaction, and return its receipt. Without `to` it creates a contract.
+
+    Raises:
+        DeploymentError: The node refused it, it reverted, or its receipt did not arrive.
+        ChainUnavailableError: The endpoint does not answer.
+    """
+    call = {"from": signer.address, "data": "0x" + data.hex()} | ({} if to is None else {"to": to})
+    what = "the contract creation" if to is None else f"the call of {to}"
+    nonce, head, history, tip, gas = await rpc.batch(
         [
             ("eth_getTransactionCount", [signer.address, "pending"]),
             ("eth_getBlockByNumber", ["latest", False]),
-            ("eth_maxPriorityFeePerGas", []),
+            *ABOUT_FEES,
             ("eth_estimateGas", [call]),
         ]
     )
     if isinstance(gas, RpcResponseError):
-        raise DeploymentError(f"the node could not estimate the gas of the contract creation: {gas.message}")
+        raise DeploymentError(f"the node could not estimate the gas of {what}: {fault_text(gas)}")
     tx_hash, raw = signer.sign(
-        chain_id=chain_id, nonce=hex_int(nonce), to=None, data=creation, gas=hex_int(gas) * 6 // 5,
-        fees=suggested(head, tip),
+        chain_id=chain_id, nonce=hex_int(nonce), to=to, data=data, gas=min(GAS_MAX, gas_with_margin(gas)),
+        fees=suggested(head, history, tip),
     )  # fmt: skip
     (answer,) = await rpc.send_once([("eth_sendRawTransaction", ["0x" + raw.hex()])])
     if isinstance(answer, RpcResponseError):
-        raise DeploymentError(f"the node refused the contract creation: {answer.message}")
+        raise DeploymentError(f"the node refused {what}: {answer.message}")
     return await _receipt(rpc, tx_hash)
 
 
@@ -136,22 +148,35 @@ async def _receipt(rpc: JsonRpc, tx_hash: str) -> dict[str, Any]:
             receipt = await rpc.call("eth_getTransactionReceipt", tx_hash)
             if isinstance(receipt, dict):
                 if hex_int(receipt["status"]) != 1:
-                    raise DeploymentError(f"the creation {tx_hash} reverted")
+                    raise DeploymentError(f"the transaction {tx_hash} reverted")
                 return receipt
             await trio.sleep(POLL_S)
     raise DeploymentError(
-        f"no receipt of {tx_hash} after {PATIENCE_S:.0f} s; check whether it was mined before you deploy again"
+        f"no receipt of {tx_hash} after {PATIENCE_S:.0f} s; check whether it was mined before you repeat it"
     )
 
 
-def _key(keystore: Path | None) -> bytes:
-    if keystore is not None:
-        return read_keystore(keystore, getpass.getpass(f"password of {keystore.name}: "))
-    text = os.environ.get("SIGHTLINE_DEPLOYER_KEY", "")
+def signer_of(name: str) -> Signer:
+    """Return the signer of the private key in an environment variable.
+
+    Raises:
+        DeploymentError: It holds no private key.
+        KeyRefusedError: The key is publicly known.
+    """
     try:
-        return bytes.fromhex(text.removeprefix("0x"))
+        key = bytes.fromhex(os.environ.get(name, "").removeprefix("0x"))
+        signer = Signer(key)
     except ValueError:
-        raise DeploymentError("SIGHTLINE_DEPLOYER_KEY is not hex") from None
+        raise DeploymentError(f"{name} is not a private key of 32 bytes in hex") from None
+    require_private_key(signer, key)
+    return signer
+
+
+def _signer_in(keystore: Path) -> Signer:
+    key = read_keystore(keystore, getpass.getpass(f"password of {keystore.name}: "))
+    signer = Signer(key)
+    require_private_key(signer, key)
+    return signer
 
 
 def _address(text: str) -> str:
@@ -176,9 +201,7 @@ async def main() -> None:
     parser.add_argument("--consent-required", action="store_true")
     parser.add_argument("--keystore", type=Path)
     chosen = parser.parse_args()
-    key = _key(chosen.keystore)
-    signer = Signer(key)
-    require_private_key(signer, key)
+    signer = signer_of("SIGHTLINE_DEPLOYER_KEY") if chosen.keystore is None else _signer_in(chosen.keystore)
     deployment = Deployment(
         relayer=chosen.relayer, meter=chosen.meter, standby_meter=chosen.standby_meter, max_rate=chosen.max_rate,
         fee_receiver=chosen.fee_receiver, usdc=chosen.usdc, max_fee_bps=chosen.max_fee_bps,

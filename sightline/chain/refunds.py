@@ -15,7 +15,7 @@ import trio
 from eth_utils.address import to_checksum_address
 
 from sightline.chain.contracts.abi import call_data
-from sightline.chain.fees import Fees, suggested
+from sightline.chain.fees import ABOUT_FEES, Fees, suggested
 from sightline.chain.rpc.client import JsonRpc, RpcResponseError
 from sightline.chain.rpc.reader import hex_int
 from sightline.chain.signer import Signer
@@ -56,6 +56,7 @@ class Refunds:
         chain_id: int,
         token: str,
         clock: Clock,
+        fee_cap_wei: int,
         top_up: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """`signer` None: no refund account is configured. `top_up` gives it native coin; embedded chain only."""
@@ -65,6 +66,7 @@ class Refunds:
         self._chain_id = chain_id
         self._token = token
         self._clock = clock
+        self._fee_cap_wei = fee_cap_wei
         self._top_up = top_up
         self._turn = trio.Lock()
 
@@ -144,10 +146,10 @@ class Refunds:
         """Fees, next nonce, balance, the token's EIP-712 domain, and whether the authorization was used."""
         balance_of = {"to": self._token, "data": "0x" + call_data("balanceOf(address)", [signer.address]).hex()}
         state = call_data("authorizationState(address,bytes32)", [signer.address, authorization])
-        head, tip, nonce, balance, domain, used = await self._rpc.batch(
+        head, history, tip, nonce, balance, domain, used = await self._rpc.batch(
             [
                 ("eth_getBlockByNumber", ["latest", False]),
-                ("eth_maxPriorityFeePerGas", []),
+                *ABOUT_FEES,
                 ("eth_getTransactionCount", [signer.address, "latest"]),
                 ("eth_call", [balance_of, "latest"]),
                 ("eth_call", [{"to": self._token, "data": "0x" + call_data("DOMAIN_SEPARATOR()", []).hex()}, "latest"]),
@@ -162,9 +164,11 @@ class Refunds:
                 f"The token {self._token} has no transferWithAuthorization (EIP-3009), by which a refund is paid once"
             )
             raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:token", message))
-        fees = suggested(head, tip)
+        fees = suggested(head, history, tip)
+        if fees.max_fee_wei > self._fee_cap_wei:
+            raise ChainUnavailableError("the chain's fees are over the cap; nothing was signed")
         return (
-            Fees(max_fee_wei=fees.max_fee_wei * FEE_MARGIN, tip_wei=fees.tip_wei),
+            Fees(max_fee_wei=fees.max_fee_wei * FEE_MARGIN, tip_wei=fees.tip_wei).at_most(self._fee_cap_wei),
             hex_int(nonce),
             hex_int(balance),
             bytes.fromhex(domain.removeprefix("0x")),

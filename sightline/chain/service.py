@@ -15,6 +15,7 @@ from eth_utils.address import is_address, to_checksum_address
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.messages import SigningDomain, escrow_domain
 from sightline.chain.contracts.terms import SESSION_CAP_MICRO
+from sightline.chain.costs import session_cost
 from sightline.chain.embedded.node import (
     CHAIN_ID_DEFAULT,
     EmbeddedFaucet,
@@ -130,6 +131,16 @@ class RelayerStatus:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelayerCoin:
+    """The native coin of the relayer's account."""
+
+    balance_wei: int
+    sessions: int
+    """Number of sessions that it pays at present prices, each opened and captured alone."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatcherStatus:
     """How the watcher of this server is doing."""
 
@@ -181,7 +192,8 @@ class ChainService:
         self, *, config: ChainConfig, reader: RpcReader, rpc: JsonRpc, relayer_address: str,
         make_relayer: Callable[[], Relayer], make_watcher: Callable[[], Watcher],
         reconciler: Callable[[BooksRows], Reconciler],
-        faucet: PayTestMoney | None, clock: Clock, limits: ContractLimits, refund_signer: Signer | None = None,
+        faucet: PayTestMoney | None, clock: Clock, limits: ContractLimits, fee_cap_wei: int,
+        refund_signer: Signer | None = None,
     ) -> None:  # fmt: skip
         self.limits = limits
         self.escrow: ChainEscrow | None = None
@@ -190,6 +202,7 @@ class ChainService:
         """Called to wake relayer or watcher when it does not run here. Losing the call costs one polling interval."""
         self._rpc = rpc
         self._refund_signer = refund_signer
+        self._fee_cap_wei = fee_cap_wei
         self.config = config
         self.reader: ChainReader = reader
         self.faucet = faucet
@@ -223,19 +236,20 @@ class ChainService:
 
         return Refunds(
             self._rpc, store, self._refund_signer, chain_id=self.config.chain_id, token=self.config.usdc_address,
-            clock=self._clock, top_up=None if faucet is None else top_up,
+            clock=self._clock, fee_cap_wei=self._fee_cap_wei, top_up=None if faucet is None else top_up,
         )  # fmt: skip
 
-    async def relayer_balance_wei(self) -> int:
-        """Read the native coin of the relayer's account.
+    async def relayer_coin(self) -> RelayerCoin:
+        """Read the native coin of the relayer's account, and for how many sessions it is enough.
 
         Raises:
             ChainUnavailableError: The endpoint did not answer.
         """
         try:
-            return hex_int(await self._rpc.call("eth_getBalance", self._relayer_address, "latest"))
+            balance_wei = hex_int(await self._rpc.call("eth_getBalance", self._relayer_address, "latest"))
         except RpcResponseError as error:
             raise ChainUnavailableError(error.message) from error
+        return RelayerCoin(balance_wei=balance_wei, sessions=balance_wei // (await session_cost(self._rpc)).total_wei)
 
     def notify(self) -> None:
         """Wake the relayer, wherever it runs, after a settlement was composed."""
@@ -356,6 +370,7 @@ class Endpoint:
     refund_signer: Signer | None
     chain_name: str
     depth: int
+    finality_tag: str | None
     poll_ms: int
     capture_window_ms: int
     faucet: PayTestMoney | None
@@ -434,15 +449,14 @@ async def open_chain(
         make_watcher = partial(
             Watcher, endpoint.rpc, reader, wallets or ledger, endpoint.identity,
             WatcherOptions(
-                depth=endpoint.depth, poll_ms=endpoint.poll_ms, start_block=options.start_block,
-                is_escrow=meter is not None,
+                depth=endpoint.depth, finality_tag=endpoint.finality_tag, poll_ms=endpoint.poll_ms,
+                start_block=options.start_block, is_escrow=meter is not None,
             ),
             relayer=endpoint.signer.address, clock=clock, ids=ids,
         )  # fmt: skip
-        source = ChainSource(endpoint.rpc, token=token, contract=settlement, is_escrow=meter is not None)
-        make_reconciler = partial(
-            Reconciler, source, start_block=options.start_block, depth=endpoint.depth, clock=clock
-        )
+        # The watcher reads from the first endpoint: what it was told wrong, another one tells otherwise.
+        source = ChainSource(endpoint.rpc.from_last(), token=token, contract=settlement, is_escrow=meter is not None)
+        make_reconciler = partial(Reconciler, source, start_block=options.start_block, clock=clock)
         config = ChainConfig(
             environment=ENVIRONMENT,
             chain_id=endpoint.identity.chain_id,
@@ -458,7 +472,7 @@ async def open_chain(
             config=config, reader=reader, rpc=endpoint.rpc, relayer_address=endpoint.signer.address,
             make_relayer=make_relayer, make_watcher=make_watcher, reconciler=make_reconciler,
             faucet=endpoint.faucet, clock=clock,
-            limits=limits, refund_signer=endpoint.refund_signer,
+            limits=limits, fee_cap_wei=options.fee_cap_wei, refund_signer=endpoint.refund_signer,
         )  # fmt: skip
         if escrow is not None:
             escrow.wake_relayer = service.notify
@@ -481,6 +495,7 @@ def _relayer_options(options: ChainOptions, endpoint: Endpoint, *, settles_many:
         depth=endpoint.depth,
         poll_ms=endpoint.poll_ms,
         settle_gas=options.settle_gas,
+        estimates_gas=options.rpc_url is not None,
         fee_cap_wei=options.fee_cap_wei,
         replace_ms=options.replace_ms,
         free_every_ms=options.free_every_ms,
@@ -521,6 +536,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> E
         refund_signer=Signer(node.refund_key),
         chain_name=options.chain_name or "Sightline embedded test chain",
         depth=options.depth or 0,
+        finality_tag=None,
         poll_ms=options.poll_ms or 200,
         capture_window_ms=options.capture_window_ms or 0,
         faucet=EmbeddedFaucet(rpc, options.data_dir).fund,
@@ -561,6 +577,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         refund_signer=None if options.refund_key is None else Signer(options.refund_key),
         chain_name=options.chain_name or profile.name or f"Chain {chain_id}",
         depth=profile.depth if options.depth is None else options.depth,
+        finality_tag=profile.finality_tag,
         poll_ms=options.poll_ms or 2_000,
         capture_window_ms=10_000 if options.capture_window_ms is None else options.capture_window_ms,
         faucet=None,

@@ -17,6 +17,10 @@ from sightline.domain.settlement import ChainPayment, PaymentSums, SettlementPay
 from sightline.domain.units import MicroUsdc
 
 DAY_MS: Final = 86_400_000
+HEADERS_MIN: Final = 256
+"""Number of latest blocks whose headers are kept, to find the common ancestor after a reorganisation."""
+HEADERS_MAX: Final = 1_000
+"""The same on a chain where more blocks are not final yet."""
 WOKEN_MAX: Final = 10
 """Maximum number of a payer's settlements that become due when its wallet changes.
 
@@ -471,7 +475,7 @@ class BlockApplication:
     `previous` is the cursor before them, None for the first application; the store compares it. `settled` holds the
     sessionIdHashes settled in these blocks: their holds are released together with the readings. `escrowed` holds those
     whose amount the escrow contract took, and which therefore reserve nothing any more. `confirmed_block` is the newest
-    block at the configured depth.
+    block at the configured depth; `final_block` the newest one that the chain calls final, None if it calls none so.
     """
 
     headers: tuple[BlockRef, ...]
@@ -486,6 +490,18 @@ class BlockApplication:
     escrowed: tuple[tuple[str, int], ...] = ()
     books: BooksReading | None = None
     """Stored only if the journal has read the block before it, so that it never lacks a block in between."""
+    final_block: int | None = None
+
+    @property
+    def final(self) -> int:
+        """The newest block whose entries belong into the journal: final, and at the configured depth."""
+        return self.confirmed_block if self.final_block is None else min(self.final_block, self.confirmed_block)
+
+    @property
+    def first_header(self) -> int:
+        """The oldest block whose header is kept: the final one, within the last 256 to 1,000 blocks."""
+        head = self.head.number
+        return max(head - HEADERS_MAX + 1, min(head - HEADERS_MIN + 1, self.final))
 
 
 @final

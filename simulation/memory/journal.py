@@ -35,13 +35,13 @@ class MemoryJournal:
         is_whole = self.read_through is not None and head is not None and self.read_through >= head
         return is_whole and all(entry.block_at_ms >= end_ms for entry in self._pending.values())
 
-    def apply(self, application: BlockApplication, now_ms: int) -> None:
+    def apply(self, application: BlockApplication, final: int, now_ms: int) -> None:
         """Add the entries of a reading to those that wait, and write those whose block is final."""
         books = application.books
         if books is not None and (self.read_through is None or self.read_through >= books.first - 1):
             self.read_through = max(books.through, self.read_through or 0)
             self._pending |= {(entry.tx_hash, entry.log_index): entry for entry in books.entries}
-        final_ones = [entry for entry in self._pending.values() if entry.block_number <= application.confirmed_block]
+        final_ones = [entry for entry in self._pending.values() if entry.block_number <= final]
         for entry in sorted(final_ones, key=lambda each: (each.block_number, each.log_index)):
             del self._pending[entry.tx_hash, entry.log_index]
             self._write(entry, now_ms)

@@ -36,7 +36,6 @@ from sightline.ports.ledger import (
 )
 from sightline.ports.store import DEMAND_PAID_MS, HoldGrowth, KeySpending, RejectedWhy
 from sightline.storage.postgres.money.holds import STALE_MS_MAX
-from sightline.storage.postgres.money.ledger import HEADERS_KEPT
 from sightline.system.keccak import session_id_hash
 from simulation.memory.journal import MemoryJournal
 from simulation.memory.ledger_outbox import MemoryOutbox
@@ -82,6 +81,7 @@ class MemoryLedger(MemoryOutbox):
         self._holds: dict[str, _Hold] = {}
         self._hold_by_hash: dict[str, _Hold] = {}
         self._headers: dict[int, BlockRef] = {}
+        self._final = -1
         self._head: BlockRef | None = None
         self._checked_at_ms = 0
         self.payments = MemoryPayments(self._has_settlement_or_will, self._sum_settled)
@@ -235,8 +235,9 @@ class MemoryLedger(MemoryOutbox):
                 hold.state, hold.released_block = HoldState.RELEASED, number
         for header in application.headers:
             self._headers[header.number] = header
-        for number in [old for old in self._headers if old <= application.head.number - HEADERS_KEPT]:
+        for number in [old for old in self._headers if old < application.first_header]:
             del self._headers[number]
+        self._final = min(application.head.number, max(self._final, application.final))
         self._head, self._checked_at_ms = application.head, now_ms
         for row in self._events.values():
             is_deep = row.event.block_number <= application.confirmed_block
@@ -245,7 +246,7 @@ class MemoryLedger(MemoryOutbox):
                 if row.event.kind is LedgerEventKind.DEPOSIT:
                     self._note_deposit(row)
         self.payments.apply(application.unknown, application.confirmed_block)
-        self.journal.apply(application, now_ms)
+        self.journal.apply(application, self._final, now_ms)
 
     def _note_deposit(self, row: _Event) -> None:
         for workspace_id, (address, _) in self._tracked.items():
@@ -279,6 +280,7 @@ class MemoryLedger(MemoryOutbox):
         self.payments.roll_back(ancestor.number)
         self.journal.roll_back(ancestor.number, now_ms)
         self._head, self._checked_at_ms = ancestor, now_ms
+        self._final = min(self._final, ancestor.number)
 
     async def wallet(self, workspace_id: str) -> WalletView | None:
         """Return the wallet of a workspace."""

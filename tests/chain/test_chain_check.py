@@ -12,15 +12,29 @@ import trio
 
 from sightline.bootstrap.maintenance.chain_checks import check_chain, run_chain_check
 from sightline.bootstrap.maintenance.findings import HostFinding, Level
-from sightline.chain.contracts.abi import selector
+from sightline.chain.contracts.abi import call_data, selector
+from sightline.chain.costs import CAPTURE_BYTES, GAS_PRICE_ORACLE, OPEN_BYTES, SESSION_GAS
 from sightline.chain.service import open_endpoint as open_endpoint_of_service
 from sightline.config import Settings
 from sightline.domain.units import SECOND_MS
-from tests.chain.endpoint import Endpoint, Fault, Forward, Request, Response, answering, of_method, open_endpoint
+from tests.chain.endpoint import (
+    Endpoint,
+    Fault,
+    Forward,
+    Request,
+    Response,
+    answering,
+    honest,
+    of_method,
+    open_endpoint,
+)
 from tests.chain.world import World, ids, options_for
 
 CHAIN_ID = 84_532_001
 BASE_SEPOLIA = 84_532
+GWEI = 10**9
+COST_WEI = SESSION_GAS * 3 * GWEI
+"""A session's gas at a base fee and a tip of 1 gwei: the maximum fee has twice the base fee."""
 WORD = "0x" + "00" * 31
 
 
@@ -203,3 +217,36 @@ async def test_a_known_chain_confirms_at_the_depth_of_its_profile(world: World, 
         assert (endpoint.depth, endpoint.chain_name) == (5, "Base Sepolia")
     async with open_endpoint_of_service(options_for(world, tmp_path, depth=1), ids=ids) as endpoint:
         assert endpoint.depth == 1
+
+
+async def test_fees_beside_the_gas_lower_the_number_of_sessions(world: World) -> None:
+    """As on OP chains: for the data of both transactions, and for the chain's operator."""
+
+    async def oracle(request: Request, forward: Forward) -> Response | None:
+        call = request["params"][0]
+        fees = {
+            (call_data("getL1FeeUpperBound(uint256)", [OPEN_BYTES])): 9 * COST_WEI,
+            (call_data("getL1FeeUpperBound(uint256)", [CAPTURE_BYTES])): 6 * COST_WEI,
+            (call_data("getOperatorFee(uint256)", [SESSION_GAS])): 4 * COST_WEI,
+        }
+        fee = fees.get(bytes.fromhex(call["data"][2:])) if call["to"] == GAS_PRICE_ORACLE else None
+        answer = answering("0x" + fee.to_bytes(32).hex()) if fee is not None else honest
+        return await answer(request, forward)
+
+    async def priced(request: Request, forward: Forward) -> Response | None:
+        answers = {
+            "eth_feeHistory": {"baseFeePerGas": [hex(GWEI)], "reward": [[hex(GWEI)]]},
+            "eth_getBalance": hex(60_000 * COST_WEI),
+        }
+        if request["method"] == "eth_call":
+            return await oracle(request, forward)
+        return await (answering(answers[request["method"]]) if request["method"] in answers else honest)(
+            request, forward
+        )
+
+    world.endpoint.fault = priced
+    (gas,) = [finding for finding in await checked(world) if finding.check == "gas"]
+    assert "about 3000 sessions; L1 data and operator fees are 95 % of their cost" in gas.detail
+    world.endpoint.fault = of_method("eth_getBalance", answering(hex(60_000 * COST_WEI)))
+    (gas,) = [finding for finding in await checked(world) if finding.check == "gas"]
+    assert "operator" not in gas.detail

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from sightline.chain.contracts.abi import call_data
+from sightline.chain.contracts.abi import SETTLED_TOPIC, call_data
 from sightline.chain.service import ChainService
 from sightline.domain.books.differences import Difference, DifferenceKind
 from sightline.domain.books.journal import EntryKind
@@ -19,6 +19,7 @@ from sightline.storage.postgres.administration import PostgresAdminStore
 from sightline.storage.postgres.money.journal import PostgresJournal
 from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.money.reconciliation import PostgresBooks
+from tests.chain.endpoint import Forward, Request, Response, of_method, open_endpoint
 from tests.chain.world import USDC, Wallet, World, running
 
 REFUND_KEY = "0x" + "5e" * 32
@@ -124,3 +125,30 @@ async def test_a_comparison_that_is_not_due_is_not_repeated_by_any_server(
     again = await books.last_check()
     assert again is not None
     assert again.through_block > first.through_block
+
+
+async def test_the_books_are_compared_with_another_endpoint_than_the_watcher_reads_from(
+    world: World, database: Database, tmp_path: Path
+) -> None:
+    world.ledger, world.database = PostgresLedger(database), database
+    await world.ready_parties()
+
+    async def altered(request: Request, forward: Forward) -> Response | None:
+        answer = await forward(request)
+        for log in answer["result"]:
+            if log["topics"][0].lower() == SETTLED_TOPIC:
+                log["data"] = "0x" + (1).to_bytes(32).hex() + log["data"][66:]
+        return answer
+
+    async with (
+        open_endpoint(world.node_url) as second,
+        running(world, tmp_path, rpc_url=f"{world.endpoint.url},{second.url}") as service,
+    ):
+        session_id = await world.end_session()
+        service.notify()
+        await world.until_told(session_id)
+        await world.until_books_read()
+        assert await differences(service, database) == []
+        second.fault = of_method("eth_getLogs", altered)
+        found = await differences(service, database)
+    assert DifferenceKind.AMOUNT in {each.kind for each in found}

@@ -27,7 +27,8 @@ async def servers(world: World, database: Database) -> list[Refunds]:
     chain_id = int(await world.rpc.call("eth_chainId"), 16)
     return [
         Refunds(
-            world.rpc, PostgresAdminStore(database), signer, chain_id=chain_id, token=world.token, clock=clock
+            world.rpc, PostgresAdminStore(database), signer, chain_id=chain_id, token=world.token, clock=clock,
+            fee_cap_wei=500 * 10**9,
         )
         for _ in range(2)
     ]  # fmt: skip

@@ -180,7 +180,7 @@ FAULTS: Final = {
     "SightlineChainNotRead": {'sightline_chain_round_timestamp_seconds{loop="watcher"': "0x30"},
     "SightlineSettlementsLate": {"sightline_settlement_oldest_age_seconds": "7200x30"},
     "SightlineUnknownPayments": {"sightline_unknown_payments": "1x30"},
-    "SightlineRelayerGasLow": {"sightline_relayer_balance_native": "0.01x30"},
+    "SightlineRelayerGasLow": {"sightline_relayer_sessions_left": "999x30"},
     "SightlineFileDescriptors": {"process_open_fds": "1e9x30"},
 }
 """A changed figure of a real server, for each alert that needs no traffic and no settlement."""

@@ -13,8 +13,8 @@ from sightline.bootstrap.maintenance.findings import HostFinding, Level, failed,
 from sightline.bootstrap.options.core import meter_key, relayer_key
 from sightline.bootstrap.start_errors import StartError
 from sightline.chain.contracts.abi import call_data
+from sightline.chain.costs import session_cost
 from sightline.chain.embedded.copy import open_chain_snapshot
-from sightline.chain.fees import suggested
 from sightline.chain.profile import MAINNETS, profile_of
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.health import LAG_BLOCKS, names_of, newest_head, urls_in
@@ -33,8 +33,6 @@ HEAD_AGE_BLOCKS: Final = 10
 """Age of the newest block, in block times, from which an endpoint is behind, or the clock of this machine wrong."""
 AHEAD_S_MAX: Final = 15
 """How far a block may be ahead of this machine's clock."""
-SETTLEMENT_GAS: Final = 152_000
-"""Gas of the most expensive session: its open and its capture alone."""
 SESSIONS_LOW: Final = 1_000
 """Number of sessions for which the relayer's native coin should be enough."""
 USDC_DECIMALS: Final = 6
@@ -281,18 +279,14 @@ def _judge_parties(fee_receiver: str, owner: str, relayer: str, meter: str | Non
 
 async def _check_gas(rpc: JsonRpc, relayer: str) -> HostFinding:
     """Compare the relayer's native coin with the present price of sessions."""
-    balance, head, tip = await rpc.batch(
-        [
-            ("eth_getBalance", [relayer, "latest"]),
-            ("eth_getBlockByNumber", ["latest", False]),
-            ("eth_maxPriorityFeePerGas", []),
-        ]
-    )
+    (balance,) = await rpc.batch([("eth_getBalance", [relayer, "latest"])])
     if isinstance(balance, RpcResponseError) or hex_int(balance) == 0:
         return failed("gas", f"{relayer} has no native coin", "Send some to it: settlements cannot be sent")
-    price = max(1, suggested(head, tip).max_fee_wei) if isinstance(head, dict) else 1
-    sessions = hex_int(balance) // (SETTLEMENT_GAS * price)
+    cost = await session_cost(rpc)
+    sessions = hex_int(balance) // cost.total_wei
     detail = f"the relayer {relayer} has native coin for about {sessions} sessions"
+    if cost.beside_gas_wei:
+        detail += f"; L1 data and operator fees are {100 * cost.beside_gas_wei // cost.total_wei} % of their cost"
     if sessions < SESSIONS_LOW:
         return warning("gas", detail, "Send some to it")
     return ok("gas", detail)

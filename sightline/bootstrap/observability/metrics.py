@@ -124,9 +124,13 @@ def _sampled(core: Core) -> Iterator[MetricFamily]:
             "books_compared_timestamp_seconds", "When the books were last compared with the chain",
             figures.books.at_ms / 1_000,
         )  # fmt: skip
-    if figures.relayer_balance_wei is not None:
-        balance = figures.relayer_balance_wei / WEI
+    coin = figures.relayer_coin
+    if coin is not None:
+        balance = coin.balance_wei / WEI
         yield MetricFamily("relayer_balance_native", "Native coin of the relayer's account, in whole coins", balance)
+        yield MetricFamily(
+            "relayer_sessions_left", "Sessions that the relayer's native coin pays at present prices", coin.sessions
+        )
     video = figures.video
     if video:
         yield MetricFamily("video_publishers", "Publishers that send video", video["publishers"])

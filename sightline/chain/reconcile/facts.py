@@ -230,7 +230,9 @@ _READERS: Final[Mapping[str, Callable[[ChainFacts, RawLog, list[RawLog]], None]]
 
 def fee_facts(tx_hash: str, receipt: Mapping[str, Any], session_id: str | None) -> Fact:
     """Return what the sender of a transaction has paid for it."""
-    wei = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16) + int(receipt.get("l1Fee") or "0x0", 16)
+    names = ("gasUsed", "effectiveGasPrice", "l1Fee", "operatorFeeScalar", "operatorFeeConstant")
+    gas, price, data_fee, per_gas, constant = (int(receipt.get(name) or "0x0", 16) for name in names)
+    wei = gas * (price + 100 * per_gas) + data_fee + constant
     sender = str(receipt["from"]).lower()
     return Fact(
         kind="GAS",

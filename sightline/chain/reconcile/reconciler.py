@@ -92,12 +92,11 @@ class BooksRows(Protocol):
 class Reconciler:
     """Compares the books with the chain. Several may run at once."""
 
-    def __init__(self, source: ChainSource, rows: BooksRows, *, start_block: int, depth: int, clock: Clock) -> None:
-        """Args: start_block, depth: as the watcher has them."""
+    def __init__(self, source: ChainSource, rows: BooksRows, *, start_block: int, clock: Clock) -> None:
+        """Args: start_block: as the watcher has it."""
         self._source = source
         self._rows = rows
         self._start_block = start_block
-        self._depth = depth
         self._clock = clock
 
     async def run_if_due(self, every_ms: int) -> None:
@@ -117,7 +116,7 @@ class Reconciler:
             StoreUnavailableError: The database did not answer.
         """
         place = await self._rows.place()
-        through = -1 if place is None else min(place.applied - self._depth, place.read_through)
+        through = -1 if place is None else min(place.final, place.read_through)
         run = _Run(self._source, self._rows)
         is_read = through >= self._start_block
         if is_read:

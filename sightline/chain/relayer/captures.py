@@ -30,7 +30,9 @@ from sightline.ports.ledger import (
 )
 
 CAPTURE_GAS: Final = 80_000
-"""Gas limit for each session of a batch; a payee that never held USDC takes 55,100."""
+"""Gas limit for each session of a batch; a payee that never held USDC takes 55,100. Higher where the node estimates
+more.
+"""
 BATCH_GAS: Final = 120_000
 NOT_OPENED: Final = "no hold was opened"
 

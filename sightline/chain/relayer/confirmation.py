@@ -4,7 +4,7 @@ With several endpoints an outcome is final only when two of them report it.
 """
 
 from dataclasses import replace
-from typing import Final, Generic, NamedTuple, final
+from typing import Generic, NamedTuple, final
 
 import structlog
 
@@ -15,10 +15,7 @@ from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.rpc.reader import hex_int
 from sightline.ports.clock import Clock
-from sightline.ports.ledger import BlockRef, Inclusion, RecordT, SettlementState
-
-RECHECK_BLOCKS: Final = 256
-"""Number of latest blocks whose settlements are re-checked at the start."""
+from sightline.ports.ledger import HEADERS_MAX, BlockRef, Inclusion, RecordT, SettlementState
 
 log = structlog.get_logger()
 
@@ -54,13 +51,13 @@ class Confirmation(Generic[RecordT]):
     async def recheck(self) -> None:
         """Re-check the settlements whose block was replaced, when the watcher has applied or rolled back blocks.
 
-        The first call looks at all settlements of the last `RECHECK_BLOCKS` blocks: a chain restored from an older copy
+        The first call looks at all settlements of the last `HEADERS_MAX` blocks: a chain restored from an older copy
         has fewer blocks than the watcher knows, so the watcher has nothing to compare.
         """
         head = await self._outbox.chain_head()
         if self._is_first:
             newest = hex_int(await self._rpc.call("eth_blockNumber"))
-            records = await self._outbox.above_block(max(0, newest - RECHECK_BLOCKS))
+            records = await self._outbox.above_block(max(0, newest - HEADERS_MAX))
         elif head == self._compared_head:
             return
         else:

@@ -30,6 +30,10 @@ from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementState
 
 OPEN_GAS: Final = 300_000
 """Gas limit of an open; they take 94,000 to 150,000."""
+OPEN_GAS_MAX: Final = 1_000_000
+"""Gas limit of an open where the node estimates more. The payer's wallet decides what the check of its signature takes
+(ERC-1271), and the relayer pays it.
+"""
 
 
 def terms_of(opening: HoldOpening) -> SessionTerms:
@@ -79,7 +83,7 @@ class OpeningWork(OutboxWork[HoldOpening]):
         (record,) = records
         terms = terms_of(record)
         meter_signature = await self._meter.sign(Opening(terms_hash=terms.struct_hash(), payee=record.payee))
-        return ContractCall(data=_open_data(terms, record, meter_signature), gas=OPEN_GAS)
+        return ContractCall(data=_open_data(terms, record, meter_signature), gas=OPEN_GAS, gas_max=OPEN_GAS_MAX)
 
     @override
     async def examine(self, relayer: str, records: Sequence[HoldOpening]) -> Examination:
@@ -88,7 +92,7 @@ class OpeningWork(OutboxWork[HoldOpening]):
             asked = call_data("stateOf(bytes32)", [bytes.fromhex(record.session_id_hash[2:])])
             requests.append(("eth_call", [{"to": self.contract, "data": "0x" + asked.hex()}, "latest"]))
             made = await self.call([record])
-            trial = {"from": relayer, "to": self.contract, "data": "0x" + made.data.hex(), "gas": hex(made.gas)}
+            trial = {"from": relayer, "to": self.contract, "data": "0x" + made.data.hex(), "gas": hex(made.gas_max)}
             requests.append(("eth_call", [trial, "latest"]))
         view, answers = await ask_with_view(self.rpc, self.identity, relayer, requests)
         findings = [_finding(*pair) for pair in zip(answers[::2], answers[1::2], strict=True)]

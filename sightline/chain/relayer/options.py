@@ -20,6 +20,11 @@ class RelayerOptions:
     retry_batch_max: int = 10
     """Part of `batch_max` reserved for retries of refused settlements, and the number examined at once."""
     settle_gas: int = 300_000
+    """Gas limit of a settlement; higher where the node estimates more."""
+    estimates_gas: bool = False
+    """Whether the node is asked for the gas of each transaction. On the embedded chain, whose gas costs are known, the
+    estimate takes as long as the transaction.
+    """
     fee_cap_wei: int = 500_000_000_000
     """Maximum fee per gas in wei; settlements wait while the chain's fees are higher."""
     resend_ms: int = 5_000

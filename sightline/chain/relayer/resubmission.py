@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, final
 
 import structlog
 
-from sightline.chain.fees import Fees, bumped, suggested
+from sightline.chain.fees import ABOUT_FEES, Fees, bumped, suggested
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW
 from sightline.chain.relayer.inclusion import Sighting
 from sightline.chain.relayer.options import RelayerOptions
@@ -107,8 +107,9 @@ class Resubmission(Generic[RecordT]):
     async def _replace(self, record: RecordT, sighting: Sighting, now_ms: int) -> Attempt | None:
         """Sign a replacement with the same nonce and higher fees; None when the fees would exceed the cap."""
         newest = record.attempts[-1]
-        (tip,) = await self._rpc.batch([("eth_maxPriorityFeePerGas", [])])
-        fees = bumped(Fees(max_fee_wei=newest.max_fee_wei, tip_wei=newest.tip_wei), suggested(sighting.head, tip))
+        history, tip = await self._rpc.batch(ABOUT_FEES)
+        current = suggested(sighting.head, history, tip).at_most(self._options.fee_cap_wei)
+        fees = bumped(Fees(max_fee_wei=newest.max_fee_wei, tip_wei=newest.tip_wei), current)
         if fees.max_fee_wei > self._options.fee_cap_wei:
             await self._outbox.mark_waiting(
                 record.session_id, SettlementState.STUCK, reason="a replacement would pass the fee cap",
@@ -116,7 +117,9 @@ class Resubmission(Generic[RecordT]):
             )  # fmt: skip
             return None
         sharing = await self._outbox.of_transaction(newest.tx_hash)
-        replacements = await self._sender.sign(sharing, newest.nonce, fees, now_ms)
+        # Even a call that the contract refuses now is sent, because the nonce must be used up.
+        (call,) = await self._sender.calls([sharing])
+        replacements = self._sender.sign(sharing, call, newest.nonce, fees, now_ms)
         replacement = replacements[0]
         await self._outbox.store_signed(self._relayer, replacements, now_ms=now_ms)
         log.warning(

@@ -9,7 +9,7 @@ from sightline.chain.fees import Fees
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.retry import retry_in_ms
-from sightline.chain.relayer.work import OutboxWork
+from sightline.chain.relayer.work import ContractCall, OutboxWork
 from sightline.chain.signer import Signer
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -28,13 +28,32 @@ class Sender(Generic[RecordT]):
         self._work = work
         self._outbox = work.outbox
         self._signer = signer
+        self.address = signer.address
         self._options = options
         self._clock = clock
         self._ids = ids
 
-    async def sign(self, records: Sequence[RecordT], nonce: int, fees: Fees, now_ms: int) -> list[Attempt]:
+    async def calls(self, batches: Sequence[Sequence[RecordT]]) -> list[ContractCall]:
+        """Build the call of each batch, with a gas limit by the node's estimate.
+
+        Raises:
+            ChainUnavailableError: The endpoint did not answer.
+        """
+        calls = [await self._work.call(batch) for batch in batches]
+        if not self._options.estimates_gas:
+            return calls
+        answers = await self._work.rpc.batch(
+            [
+                ("eth_estimateGas", [{"from": self.address, "to": self._work.contract, "data": "0x" + call.data.hex()}])
+                for call in calls
+            ]
+        )
+        return [call.estimated(answer) for call, answer in zip(calls, answers, strict=True)]
+
+    def sign(
+        self, records: Sequence[RecordT], call: ContractCall, nonce: int, fees: Fees, now_ms: int
+    ) -> list[Attempt]:
         """Sign one transaction for these rows; return it as one attempt per session. Store it before you send it."""
-        call = await self._work.call(records)
         tx_hash, raw = self._signer.sign(
             chain_id=self._work.identity.chain_id, nonce=nonce, to=self._work.contract, data=call.data, gas=call.gas,
             fees=fees,

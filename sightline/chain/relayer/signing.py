@@ -8,7 +8,6 @@ from typing import Generic, final
 import structlog
 from typing_extensions import override
 
-from sightline.chain.fees import Fees
 from sightline.chain.relayer.allowance import SettlementWork
 from sightline.chain.relayer.confirmation import Confirmation
 from sightline.chain.relayer.options import RelayerOptions
@@ -92,15 +91,23 @@ class Signing(ABC, Generic[RecordT]):
     async def _sign_and_send(
         self, batches: Sequence[Sequence[RecordT]], view: ChainView, *, is_free_batch: bool = False
     ) -> bool:
-        """Sign one transaction for each batch, store them together, and send them."""
-        if not batches:
+        """Sign one transaction for each batch, store them together, and send them.
+
+        A batch that the contract refuses at the estimate of its gas is scheduled for later.
+        """
+        calls = await self._sender.calls(batches)
+        for batch, call in zip(batches, calls, strict=True):
+            for record in batch if call.refusal is not None else ():
+                await self._sender.put_aside(record, SettlementState.FAILED, call.refusal or "")
+        sized = [(batch, call) for batch, call in zip(batches, calls, strict=True) if call.refusal is None]
+        if not sized:
             return False
-        fees = Fees(max_fee_wei=min(view.fees.max_fee_wei, self._options.fee_cap_wei), tip_wei=view.fees.tip_wei)
+        fees = view.fees.at_most(self._options.fee_cap_wei)
         now_ms = self._clock.now_ms()
         nonce = max(await self._outbox.next_nonce(self._relayer), view.mined_nonce)
         attempts: list[Attempt] = []
-        for position, batch in enumerate(batches):
-            attempts += await self._sender.sign(batch, nonce + position, fees, now_ms)
+        for position, (batch, call) in enumerate(sized):
+            attempts += self._sender.sign(batch, call, nonce + position, fees, now_ms)
         await self._outbox.store_signed(self._relayer, attempts, now_ms=now_ms, is_free_batch=is_free_batch)
         await self._sender.send(attempts)
         return True

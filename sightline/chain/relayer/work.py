@@ -7,15 +7,15 @@ allowance (`allowance`), holds that the escrow opens (`openings`) and adds to (`
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Final, Generic, final
 
 from eth_utils.address import to_checksum_address
 
-from sightline.chain.fees import Fees, suggested
+from sightline.chain.fees import ABOUT_FEES, GAS_MAX, Fees, gas_with_margin, suggested
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
-from sightline.chain.rpc.reader import fault_text, hex_bytes, hex_int
+from sightline.chain.rpc.reader import fault_text, hex_bytes, hex_int, is_call_fault
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import ChainIdentity, Inclusion, RecordT, TransactionOutbox
@@ -70,6 +70,24 @@ class ContractCall:
 
     data: bytes
     gas: int
+    """By default, what the call takes at most with Ethereum's gas costs and a token like USDC."""
+    gas_max: int = GAS_MAX
+    """What it may take where the node estimates more."""
+    refusal: str | None = None
+    """Why the contract would refuse it now, as the estimate says."""
+
+    def estimated(self, answer: Any) -> "ContractCall":
+        """Return the call with the gas limit by the node's response to eth_estimateGas.
+
+        The limit is never below `gas`. An estimate is for the present state, and a quarter above it is not enough when
+        a balance that the call adds to becomes 0 before the call is mined: writing to an empty slot takes 17,100 more.
+        """
+        if isinstance(answer, RpcResponseError):
+            # Any other error is the node's, which may lack the method, and says nothing about the call.
+            return replace(self, refusal=fault_text(answer)) if is_call_fault(answer) else self
+        if hex_int(answer) > self.gas_max:
+            return replace(self, refusal=f"needs {hex_int(answer)} gas, and {self.gas_max} is the maximum")
+        return replace(self, gas=max(self.gas, min(self.gas_max, gas_with_margin(answer))))
 
 
 @final
@@ -214,16 +232,16 @@ async def ask_with_view(
         ("eth_chainId", []),
         ("eth_getBlockByNumber", ["0x0", False]),
         ("eth_getBlockByNumber", ["latest", False]),
-        ("eth_maxPriorityFeePerGas", []),
+        *ABOUT_FEES,
         ("eth_getTransactionCount", [relayer, "latest"]),
     ]
-    chain_id, genesis, head, tip, nonce, *answers = await rpc.batch([*about, *requests])
+    chain_id, genesis, head, history, tip, nonce, *answers = await rpc.batch([*about, *requests])
     require_same_chain(identity, chain_id, genesis)
     if not isinstance(head, dict):
         raise ChainUnavailableError("the endpoint has no latest block")
     view = ChainView(
         head=head,
-        fees=suggested(head, tip),
+        fees=suggested(head, history, tip),
         base_fee_wei=hex_int(head.get("baseFeePerGas") or "0x0"),
         mined_nonce=hex_int(nonce),
     )

@@ -10,6 +10,7 @@ transaction goes to all. Their heads are compared at intervals, so that one that
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final
@@ -193,6 +194,13 @@ class JsonRpc:
         """Endpoints with another chain id answer no reads; None: any."""
         self._options = options
         self._ids = ids
+        self._is_from_last = False
+
+    def from_last(self) -> "JsonRpc":
+        """Return a client of the same endpoints whose reads begin with the last one: a second opinion."""
+        other = copy(self)
+        other._is_from_last = True  # noqa: SLF001  # of this class
+        return other
 
     @property
     def has_several(self) -> bool:
@@ -298,8 +306,9 @@ class JsonRpc:
 
     def _in_turn(self) -> list[RpcEndpoint]:
         """Return the endpoints that answer reads now, in the order in which they are asked."""
-        usable = [each for each in self.endpoints if not each.health.is_left_out]
-        return [each for each in usable if not each.health.is_lagging] or usable or self.endpoints
+        endpoints = self.endpoints[::-1] if self._is_from_last else self.endpoints
+        usable = [each for each in endpoints if not each.health.is_left_out]
+        return [each for each in usable if not each.health.is_lagging] or usable or endpoints
 
     async def _first(self, ask: Callable[[RpcEndpoint], Awaitable[ResultT]]) -> ResultT:
         """Ask one endpoint, and the next when it fails or is slow; return the first answer.

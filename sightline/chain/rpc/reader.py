@@ -14,7 +14,8 @@ from sightline.ports.ledger import BlockRef, SpendingLimits
 # Error texts of nodes for a call that the contract made fail. Any other error is a failure of the node, and says
 # nothing about the contract's answer.
 _CALL_FAULTS: Final = (
-    "revert", "out of gas", "outofgas", "execution failed", "evm error", "invalid opcode", "invalid jump",
+    "revert", "out of gas", "outofgas", "gas required exceeds", "execution failed", "evm error", "invalid opcode",
+    "invalid jump",
 )  # fmt: skip
 _REVERTED: Final = 3
 

@@ -17,6 +17,7 @@ from sightline.chain.contracts.escrow import (
     STRAY_RETURNED_TOPIC,
     WITHDRAWN_TOPIC,
 )
+from sightline.chain.costs import paid_wei
 from sightline.chain.rpc.reader import hex_int
 from sightline.chain.watcher.events import Log, Watched
 from sightline.domain.books import journal as books
@@ -55,9 +56,6 @@ def entries_in(
 
 def _gas(own: OwnTransaction, receipt: dict[str, Any], times_ms: Mapping[int, int]) -> JournalEntry:
     number = hex_int(receipt["blockNumber"])
-    wei = hex_int(receipt["gasUsed"]) * hex_int(receipt["effectiveGasPrice"])
-    if receipt.get("l1Fee") is not None:  # chains of the OP stack charge it beside the gas
-        wei += hex_int(receipt["l1Fee"])
     return JournalEntry(
         kind=EntryKind.GAS,
         tx_hash=own.tx_hash,
@@ -65,7 +63,7 @@ def _gas(own: OwnTransaction, receipt: dict[str, Any], times_ms: Mapping[int, in
         block_number=number,
         block_hash=str(receipt["blockHash"]).lower(),
         block_at_ms=times_ms[number],
-        lines=books.gas_lines(str(receipt["from"]).lower(), wei),
+        lines=books.gas_lines(str(receipt["from"]).lower(), paid_wei(receipt)),
         session_id=own.session_id,
     )
 

@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from sightline.chain.relayer.work import require_same_chain
-from sightline.chain.rpc.client import JsonRpc, RpcResponseError, backoff_ms
+from sightline.chain.rpc.client import BATCH_MAX, JsonRpc, RpcResponseError, backoff_ms
 from sightline.chain.rpc.reader import RpcReader, block_ref, block_time_ms, hex_int
 from sightline.chain.watcher.books import entries_in
 from sightline.chain.watcher.events import Log, Meaning, Watched, log_of, parties, payments_in, read_logs
@@ -31,6 +31,7 @@ from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import (
     DAY_MS,
+    HEADERS_MAX,
     BlockApplication,
     BlockRef,
     BooksReading,
@@ -54,6 +55,10 @@ class WatcherOptions:
 
     depth: int = 0
     """Number of blocks above an event's block before the event counts as confirmed."""
+    finality_tag: str | None = None
+    """Block tag of the newest final block, until which the journal is written and from which headers are kept. None, or
+    an endpoint without the tag: blocks are final at the depth.
+    """
     poll_ms: int = 200
     start_block: int = 0
     """First block of a new wallet's history: the deployment of the settlement contract."""
@@ -101,6 +106,8 @@ class Watcher:
         self._was_in_step = False
         """Whether this watcher has once applied every block up to the endpoint's head, and has recorded it."""
         self._swept_at_ms = clock.now_ms()
+        self._final_number: int | None = None
+        """The newest final block when the endpoint was last asked; None: it does not say."""
         self._books_through: int | None = None
         """The last block whose events the journal has; None: ask the ledger."""
         self.failures = 0
@@ -149,10 +156,7 @@ class Watcher:
             Whether the next step should start at once.
         """
         cursor = await self._ledger.chain_head()
-        latest = await self._block("latest")
-        if latest is None:
-            raise ChainUnavailableError("the endpoint has no latest block")
-        head = block_ref(latest)
+        head = await self._look()
         self.head_number = head.number
         if cursor is None:
             await self._begin(head)
@@ -167,7 +171,9 @@ class Watcher:
     async def _begin(self, head: BlockRef) -> None:
         """Set the cursor to the head; the history of each wallet covers earlier blocks."""
         # These headers are stored so that a reorganisation soon after the start finds its common ancestor.
-        blocks = await self._source.blocks(max(0, head.number - NEAR_BLOCKS + 1), head)
+        near = head.number - NEAR_BLOCKS + 1
+        first = near if self._final_number is None else min(near, self._final_number)
+        blocks = await self._source.blocks(max(0, head.number - HEADERS_MAX + 1, first), head)
         headers = [block_ref(block) for block in blocks]
         nothing = Meaning(events=(), touched=frozenset(), settled=())
         await self._apply(headers, nothing, head, [], previous=None)
@@ -247,6 +253,7 @@ class Watcher:
             escrowed=meaning.escrowed,
             head=head,
             confirmed_block=head.number - self._options.depth,
+            final_block=self._final_number,
             previous=previous,
             unknown=unknown,
             books=books,
@@ -369,25 +376,36 @@ class Watcher:
         """
         await self._require_same_chain()
         headers = await self._ledger.recent_headers()
-        answers = await self._rpc.batch([("eth_getBlockByNumber", [hex(header.number), False]) for header in headers])
-        for header, answer in zip(headers, answers, strict=True):
-            if isinstance(answer, dict) and str(answer["hash"]).lower() == header.block_hash:
-                if header.number == cursor.number:
-                    return  # the endpoint is back on the applied chain
-                log.warning("chain_reorganised", ancestor=header.number, depth=cursor.number - header.number)
-                await self._ledger.roll_back(header, cursor=cursor, now_ms=self._clock.now_ms())
-                self._books_through = None
-                self.on_reorganised()
-                return
+        for start in range(0, len(headers), BATCH_MAX):
+            some = headers[start : start + BATCH_MAX]
+            answers = await self._rpc.batch([("eth_getBlockByNumber", [hex(each.number), False]) for each in some])
+            for header, answer in zip(some, answers, strict=True):
+                if isinstance(answer, dict) and str(answer["hash"]).lower() == header.block_hash:
+                    await self._roll_back(header, cursor)
+                    return
         raise ChainChangedError(f"no block of the last {len(headers)} is known to the endpoint any more")
+
+    async def _roll_back(self, ancestor: BlockRef, cursor: BlockRef) -> None:
+        if ancestor.number == cursor.number:
+            return  # the endpoint is back on the applied chain
+        log.warning("chain_reorganised", ancestor=ancestor.number, depth=cursor.number - ancestor.number)
+        await self._ledger.roll_back(ancestor, cursor=cursor, now_ms=self._clock.now_ms())
+        self._books_through = None
+        self.on_reorganised()
 
     async def _require_same_chain(self) -> None:
         chain_id, genesis = await self._rpc.batch([("eth_chainId", []), ("eth_getBlockByNumber", ["0x0", False])])
         require_same_chain(self._identity, chain_id, genesis)
 
-    async def _block(self, tag: str) -> dict[str, Any] | None:
-        try:
-            answer = await self._rpc.call("eth_getBlockByNumber", tag, False)
-        except RpcResponseError as error:
-            raise ChainUnavailableError(error.message) from error
-        return answer if isinstance(answer, dict) else None
+    async def _look(self) -> BlockRef:
+        """Ask for the newest block, and for the newest final one."""
+        tag = self._options.finality_tag
+        tags = ["latest"] if tag is None else ["latest", tag]
+        latest, *final = await self._rpc.batch([("eth_getBlockByNumber", [each, False]) for each in tags])
+        if isinstance(latest, RpcResponseError):
+            raise ChainUnavailableError(latest.message) from latest
+        if not isinstance(latest, dict):
+            raise ChainUnavailableError("the endpoint has no latest block")
+        known = [block_ref(each).number for each in final if isinstance(each, dict)]
+        self._final_number = known[0] if known else None
+        return block_ref(latest)

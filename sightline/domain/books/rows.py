@@ -7,9 +7,9 @@ from typing import final
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalPlace:
-    """How far the watcher has read. Blocks up to `applied` are applied, and up to `read_through` in the journal."""
+    """How far the watcher has read: blocks up to `read_through`. The entries of blocks up to `final` are written."""
 
-    applied: int
+    final: int
     read_through: int
 
 

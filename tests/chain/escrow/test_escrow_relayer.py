@@ -274,7 +274,7 @@ async def test_a_hold_of_yesterday_uses_up_no_gas_of_today(stage: Stage, tmp_pat
         session = await stage.assigned(service)
         with pytest.raises(RefusedError):
             await service.escrow.require_consent(session.terms)
-        yesterday_ms = clock.now_ms() - 86_400_000
+        yesterday_ms = clock.now_ms() - 86_460_000
         await stage.database.run(
             lambda connection: connection.execute(
                 "UPDATE hold_opening SET composed_at_ms = $2 WHERE payer = $1", stage.world.payer.address.lower(),

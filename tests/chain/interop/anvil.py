@@ -42,6 +42,7 @@ class Anvil:
     settlement: str
     meter_key: str = ""
     """Of SessionEscrow; empty with SessionSettlement."""
+    chain_id: int = CHAIN_ID
 
     async def mine(self, count: int = 1) -> None:
         await self.rpc.call("anvil_mine", hex(count))
@@ -74,7 +75,7 @@ class Anvil:
         creations = (artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(treasury), contract)
         for nonce, creation in enumerate(creations):
             fields = {
-                "type": 2, "chainId": CHAIN_ID, "nonce": nonce, "value": 0, "data": creation, "gas": 5_000_000,
+                "type": 2, "chainId": self.chain_id, "nonce": nonce, "value": 0, "data": creation, "gas": 5_000_000,
                 "maxFeePerGas": 10**11, "maxPriorityFeePerGas": 10**9,
             }  # fmt: skip
             raw = bytes(Account.sign_transaction(fields, self.treasury_key).raw_transaction)
@@ -84,11 +85,11 @@ class Anvil:
 
 @asynccontextmanager
 async def open_anvil(
-    *, treasury_key: str | None = None, genesis_s: int | None = None, is_escrow: bool = False
+    *, treasury_key: str | None = None, genesis_s: int | None = None, is_escrow: bool = False, chain_id: int = CHAIN_ID
 ) -> AsyncIterator[Anvil]:
     """Run a new anvil with automine off. The same treasury key gives the same contract addresses."""
     command = [
-        anvil_binary(), "--port", "0", "--hardfork", "cancun", "--chain-id", str(CHAIN_ID), "--no-mining",
+        anvil_binary(), "--port", "0", "--hardfork", "cancun", "--chain-id", str(chain_id), "--no-mining",
         "--timestamp", str(genesis_s or clock.now_ms() // 1_000),
     ]  # fmt: skip
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -109,7 +110,7 @@ async def open_anvil(
                 url=url, rpc=rpc, treasury_key=treasury, relayer_key=relayer,
                 token=contract_address(address_of(treasury), 0),
                 settlement=contract_address(address_of(treasury), 1),
-                meter_key="0x" + ids.token_bytes(32).hex() if is_escrow else "",
+                meter_key="0x" + ids.token_bytes(32).hex() if is_escrow else "", chain_id=chain_id,
             )  # fmt: skip
             await anvil.deploy()
             yield anvil

@@ -131,6 +131,10 @@ class SettlingNode:
         """Requests by method."""
         self.before: dict[str, Callable[[], None]] = {}
         """Called before a request of this method is answered."""
+        self.fee_history: dict[str, Any] | None = None
+        """The response to eth_feeHistory; None: the node lacks the method."""
+        self.estimate: int | RefusedCallError | None = None
+        """The response to eth_estimateGas; None: the node lacks the method."""
         self.queries: list[dict[str, Any]] = []
         """Queries of eth_getLogs."""
         self.receipts_from: dict[str, str] = {}
@@ -186,7 +190,7 @@ class SettlingNode:
         try:
             return head | {"result": getattr(self, "_" + request["method"])(*request["params"])}
         except RefusedCallError as error:
-            return head | {"error": {"code": 3, "message": str(error)}}
+            return head | {"error": {"code": error.code, "message": str(error)}}
 
     def _eth_chainId(self) -> str:  # noqa: N802
         return hex(self.identity.chain_id)
@@ -196,6 +200,19 @@ class SettlingNode:
 
     def _eth_maxPriorityFeePerGas(self) -> str:  # noqa: N802
         return hex(10**9)
+
+    def _eth_feeHistory(self, count: str, newest: str, percentiles: list[int]) -> dict[str, Any]:  # noqa: N802
+        assert (count, newest, percentiles) == ("0x14", "latest", [50])
+        if self.fee_history is None:
+            raise missing("eth_feeHistory")
+        return self.fee_history
+
+    def _eth_estimateGas(self, _call: dict[str, Any]) -> str:  # noqa: N802
+        if self.estimate is None:
+            raise missing("eth_estimateGas")
+        if isinstance(self.estimate, RefusedCallError):
+            raise self.estimate
+        return hex(self.estimate)
 
     def _eth_getBlockByNumber(self, tag: str, _: bool) -> dict[str, Any] | None:  # noqa: N802
         number = self.blocks[-1].number if tag == "latest" else int(tag, 16)
@@ -254,6 +271,14 @@ class SettlingNode:
 
 class RefusedCallError(Exception):
     """The contract reverts with this reason."""
+
+    code = 3
+
+
+def missing(method: str) -> RefusedCallError:
+    error = RefusedCallError(f"the method {method} does not exist/is not available")
+    error.code = -32601
+    return error
 
 
 @asynccontextmanager

@@ -132,6 +132,8 @@ async def test_a_refusal_found_only_on_the_chain_is_shown_and_tried_again(world:
     await world.approve(world.payer, 0)
 
     async def rosy(request: Request, forward: Forward) -> Response | None:
+        if request["method"] == "eth_estimateGas":
+            return await answering("0x10000")(request, forward)
         is_trial = request["method"] == "eth_call" and "from" in request["params"][0]
         return await (answering("0x") if is_trial else honest)(request, forward)
 

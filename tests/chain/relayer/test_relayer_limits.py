@@ -138,7 +138,9 @@ async def test_each_answer_of_the_node_is_understood(desk: Desk, message: str, r
     fees = Fees(max_fee_wei=GWEI, tip_wei=1)
     attempts: list[Attempt] = []
     for nonce, session_id in ((4, first), (3, second)):
-        attempts += await sender.sign([await desk.record(session_id)], nonce, fees, 1)
+        records = [await desk.record(session_id)]
+        (call,) = await sender.calls([records])
+        attempts += sender.sign(records, call, nonce, fees, 1)
     desk.node.refuses_raw = lambda transaction: message if transaction.nonce == 4 else None
     answers = await broadcast(desk.rpc, attempts)
     assert [transaction.nonce for transaction in desk.node.sent] == [3, 4]
@@ -336,14 +338,15 @@ async def test_rounds_are_frequent_only_while_a_settlement_is_in_flight(desk: De
 def test_the_default_options_of_relayer_and_watcher() -> None:
     assert asdict(RelayerOptions()) == {
         "depth": 0, "poll_ms": 200, "idle_ms": 2_000, "batch_max": 50, "retry_batch_max": 10, "settle_gas": 300_000,
-        "fee_cap_wei": 500 * GWEI, "resend_ms": 5_000, "replace_ms": 30_000, "retry_ms_min": 2_000,
-        "retry_ms_max": 86_400_000, "retry_ms_max_ours": 300_000, "retry_every_ms": 2_000, "free_every_ms": 600_000,
-        "free_batch_max": 50, "settles_many": True, "free_settle_gas": 50_000, "free_batch_gas": 100_000,
-        "start_block": 0, "capture_window_ms": 0,
+        "estimates_gas": False, "fee_cap_wei": 500 * GWEI, "resend_ms": 5_000, "replace_ms": 30_000,
+        "retry_ms_min": 2_000, "retry_ms_max": 86_400_000, "retry_ms_max_ours": 300_000, "retry_every_ms": 2_000,
+        "free_every_ms": 600_000, "free_batch_max": 50, "settles_many": True, "free_settle_gas": 50_000,
+        "free_batch_gas": 100_000, "start_block": 0, "capture_window_ms": 0,
     }  # fmt: skip
     assert asdict(WatcherOptions()) == {
         "depth": 0, "poll_ms": 200, "start_block": 0, "blocks_max": 64, "log_span_max": 2_000, "sweep_ms": 600_000,
         "sweep_every_ms": 30_000, "sweep_max": 50, "read_max": 200, "is_escrow": False, "old_logs_max": 1_000,
+        "finality_tag": None,
     }  # fmt: skip
     assert CHECKED_EVERY_MS == 5_000
 

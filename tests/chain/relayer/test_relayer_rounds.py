@@ -242,9 +242,9 @@ async def settle_elsewhere(desk: Desk, session_id: str, to_amount: int) -> str:
         row, session_id=session_id, session_id_hash=session_id_hash(session_id), payload=payload
     )
     relayer = stranger.relayer()
-    (attempt,) = await relayer._queues[0].signing._sender.sign(
-        [stranger.ledger._settlements[session_id]], 0, _some_fees(), TrioClock().now_ms()
-    )
+    sender, records = relayer._queues[0].signing._sender, [stranger.ledger._settlements[session_id]]
+    (call,) = await sender.calls([records])
+    (attempt,) = sender.sign(records, call, 0, _some_fees(), TrioClock().now_ms())
     await desk.rpc.send_once([("eth_sendRawTransaction", ["0x" + attempt.raw.hex()])])
     return attempt.tx_hash
 

@@ -66,11 +66,15 @@ class ScriptedNode:
         self.blocks = [Block(0, word(0), word(2**255))]
         self.shown: int | None = None
         """The newest block that the node reports; None means the head."""
+        self.final: int | None = None
+        """The block that the node calls final; None: it does not know the tag."""
         self.limits: dict[str, tuple[int, int, int]] = {}
         """Limits (per session, per day, and 1 if set) by lower-case address."""
         self.spent: dict[str, int] = {}
         self.lost_logs: set[str] = set()
         self.lost_receipts: set[str] = set()
+        self.receipt_fees: dict[str, str] = {}
+        """Fields of all receipts with fees beside the gas."""
         self.receipts_from: str | None = None
         """A wrong block hash that all receipts report."""
         self.senders: dict[str, str] = {}
@@ -122,6 +126,10 @@ class ScriptedNode:
     def _eth_getBlockByNumber(self, tag: str, _: bool) -> dict[str, Any] | None:  # noqa: N802
         if tag == "latest":
             return self._visible[-1].view()
+        if tag == "finalized":
+            if self.final is None:
+                raise LookupError(tag)
+            return self.blocks[self.final].view()
         number = int(tag, 16)
         return self.blocks[number].view() if number < len(self._visible) else None
 
@@ -153,7 +161,7 @@ class ScriptedNode:
         for block in self._visible:
             logs = [log for log in block.logs if log["transactionHash"] == tx_hash]
             if logs and tx_hash not in self.lost_receipts:
-                place = {
+                place = self.receipt_fees | {
                     "blockHash": self.receipts_from or block.block_hash, "blockNumber": hex(block.number),
                     "transactionHash": tx_hash,
                     "gasUsed": hex(GAS_USED), "effectiveGasPrice": hex(GAS_PRICE_WEI),

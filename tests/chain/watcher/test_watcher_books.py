@@ -8,6 +8,7 @@ import pytest
 
 from sightline.chain.contracts.abi import address_topic
 from sightline.chain.contracts.escrow import CREDITED_TOPIC, WITHDRAWN_TOPIC
+from sightline.chain.reconcile.facts import fee_facts
 from sightline.chain.rpc.client import JsonRpc
 from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.watcher.books import entries_in
@@ -179,6 +180,30 @@ async def test_no_block_is_applied_without_the_receipts_of_our_transactions(offi
     office.node.lost_receipts.clear()
     office.bury()
     assert [entry.kind for entry in await office.catch_up()] == [EntryKind.GAS, EntryKind.SETTLED]
+
+
+@pytest.mark.parametrize(
+    ("fees", "beside_wei"),
+    [
+        ({}, 0),
+        ({"l1Fee": "0x64"}, 100),
+        ({"l1Fee": "0x64", "operatorFeeScalar": "0x3", "operatorFeeConstant": "0x7"}, 107 + 300 * GAS_USED),
+        ({"l1Fee": None, "operatorFeeConstant": "0x7"}, 7),
+    ],
+)
+async def test_the_fees_of_op_chains_beside_the_gas_are_in_its_entry_and_in_what_the_books_are_compared_with(
+    office: Office, fees: dict[str, Any], beside_wei: int
+) -> None:
+    office.node.receipt_fees = fees
+    await office.catch_up()
+    await office.ledger.compose(a_payload(SESSION), now_ms=0)
+    ours = office.pay()
+    await office.ledger.store_signed(RELAYER, [an_attempt(tx_hash=ours)], now_ms=0)
+    gas, *_ = [entry for entry in await office.catch_up(depth=0) if entry.kind is EntryKind.GAS]
+    receipt = office.node._eth_getTransactionReceipt(ours)
+    assert receipt is not None
+    assert gas.lines[0].amount == GAS_USED * GAS_PRICE_WEI + beside_wei
+    assert fee_facts(ours, receipt, SESSION).accounts == {line.account: line.amount for line in gas.lines}
 
 
 async def test_the_gas_of_our_old_transactions_is_found_although_no_log_of_the_contract_names_them(

@@ -46,10 +46,11 @@ class Book:
     database: Database | None = None
 
     async def read(
-        self, *entries: JournalEntry, first: int = 1, head: int = 1, confirmed: int | None = None, fork: str = "a"
-    ) -> list[StoredEntry]:
+        self, *entries: JournalEntry, first: int = 1, head: int = 1, confirmed: int | None = None, fork: str = "a",
+        final: int | None = None,
+    ) -> list[StoredEntry]:  # fmt: skip
         """Apply blocks with these entries; returns the journal."""
-        application = an_application(a_block(head, fork), confirmed_block=confirmed)
+        application = replace(an_application(a_block(head, fork), confirmed_block=confirmed), final_block=final)
         books = BooksReading(first=first, through=head, entries=entries)
         await apply(self.ledger, replace(application, books=books), now_ms=7)
         return await self.all()
@@ -242,3 +243,29 @@ async def test_the_table_refuses_an_entry_that_does_not_balance(
     with pytest.raises(StatementRefusedError, match="23514"):
         await book.database.run(lambda connection: connection.execute(insert, accounts, currencies, amounts))
     assert await book.all() == []
+
+
+async def test_an_entry_is_written_when_its_block_is_final_and_at_the_depth(book: Book) -> None:
+    assert await book.read(settled_entry(), confirmed=1, final=0) == []
+    assert await book.read(first=2, head=2, confirmed=1, final=0) == []
+    (entry,) = await book.read(first=3, head=3, confirmed=2, final=1)
+    assert entry.entry == settled_entry()
+
+
+async def test_a_final_block_above_the_depth_makes_no_entry_final(book: Book) -> None:
+    assert await book.read(settled_entry(), confirmed=0, final=1) == []
+
+
+async def test_an_endpoint_that_calls_an_earlier_block_final_takes_no_finality_back(book: Book) -> None:
+    await book.read(head=3, final=2)
+    (entry,) = await book.read(settled_entry(block=2), first=4, head=4, final=1)
+    assert entry.entry == settled_entry(block=2)
+
+
+async def test_after_a_reorganisation_below_the_final_block_entries_wait_again(book: Book) -> None:
+    await book.read(settled_entry(block=2), head=3, final=3)
+    await book.ledger.roll_back(a_block(1), cursor=a_block(3), now_ms=8)
+    written = await book.read(settled_entry(block=2, fork="b"), first=2, head=2, fork="b", final=1)
+    assert [each.reverses is None for each in written] == [True, False]
+    written = await book.read(first=3, head=3, fork="b", final=2)
+    assert [each.entry.block_hash for each in written] == ["0xa2", "0xa2", "0xb2"]

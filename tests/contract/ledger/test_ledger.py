@@ -8,6 +8,8 @@ import trio
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import (
     DAY_MS,
+    HEADERS_MAX,
+    HEADERS_MIN,
     WOKEN_MAX,
     ChainIdentity,
     CursorMovedError,
@@ -25,7 +27,6 @@ from sightline.ports.ledger import (
     UsageSide,
     WalletReading,
 )
-from sightline.storage.postgres.money.ledger import HEADERS_KEPT
 from sightline.system.keccak import session_id_hash
 from tests.contract.ledger.ledgers import (
     CONSUMER,
@@ -347,12 +348,31 @@ async def test_an_event_that_moves_to_another_block_is_confirmed_anew(ledger: Le
 
 
 async def test_only_the_newest_headers_are_kept(ledger: Ledger) -> None:
-    for number in (1, 2, HEADERS_KEPT + 1, 3 * HEADERS_KEPT):
+    for number in (1, 2, HEADERS_MIN + 1, 3 * HEADERS_MIN):
         await apply(ledger, an_application(a_block(number)), now_ms=number)
         kept = [header.number for header in await ledger.recent_headers()]
         assert kept[0] == number
-        assert all(each > number - HEADERS_KEPT for each in kept)
-    assert kept == [3 * HEADERS_KEPT]
+        assert all(each > number - HEADERS_MIN for each in kept)
+    assert kept == [3 * HEADERS_MIN]
+
+
+@pytest.mark.parametrize(
+    ("final", "first"),
+    [
+        (None, 2_000 - HEADERS_MIN + 1),
+        (1_999, 2_000 - HEADERS_MIN + 1),
+        (1_500, 1_500),
+        (2_000 - HEADERS_MAX, 2_000 - HEADERS_MAX + 1),
+        (3, 2_000 - HEADERS_MAX + 1),
+    ],
+)
+async def test_headers_are_kept_back_to_the_final_block(ledger: Ledger, final: int | None, first: int) -> None:
+    headers = tuple(a_block(number) for number in range(1, 2_001))
+    application = an_application(headers[-1])
+    await apply(ledger, replace(application, headers=headers[:1_200], head=headers[1_199], final_block=final), now_ms=7)
+    await apply(ledger, replace(application, headers=headers[1_200:], final_block=final), now_ms=8)
+    kept = [header.number for header in await ledger.recent_headers()]
+    assert kept == list(range(2_000, first - 1, -1))
 
 
 async def test_an_older_reading_never_replaces_a_newer_one(ledger: Ledger) -> None:

@@ -96,12 +96,12 @@ class PostgresJournal:
         return [stored_entry(row) for row in rows]
 
 
-async def apply(connection: Connection, application: BlockApplication, now_ms: int) -> None:
+async def apply(connection: Connection, application: BlockApplication, final: int, now_ms: int) -> None:
     """Add the entries of a reading to those that wait, and write those whose block is final."""
     books = application.books
     if books is not None and await connection.fetchval(_SET_READ_THROUGH, books.first, books.through):
         await connection.executemany(_ADD, [_columns(entry) for entry in books.entries])
-    await connection.execute(_MAKE_FINAL, application.confirmed_block, now_ms)
+    await connection.execute(_MAKE_FINAL, final, now_ms)
 
 
 async def roll_back(connection: Connection, ancestor: int, now_ms: int) -> None:

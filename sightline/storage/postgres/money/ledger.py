@@ -7,6 +7,7 @@ from sightline.domain.books.statement import Invoice, Month, WorkspaceStatement
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import (
     DAY_MS,
+    HEADERS_MAX,
     WOKEN_MAX,
     BlockApplication,
     BlockRef,
@@ -55,7 +56,7 @@ ON CONFLICT (address, day) DO UPDATE SET amount = f.amount + excluded.amount
 RETURNING amount
 """
 _GIVEN_BY_FAUCET = "SELECT amount FROM faucet_day WHERE address = $1 AND day = $2"
-HEADERS_KEPT: Final = 256
+NONE_FINAL: Final = -1
 CURSOR_LOCK_KEY: Final = 5_300_044
 """Key of the advisory lock on the watcher's cursor. Any constant number works."""
 
@@ -129,8 +130,11 @@ UPDATE wallet_event SET confirmed_at_ms = $2
 WHERE confirmed_at_ms IS NULL AND NOT removed AND block_number <= $1
 """  # noqa: S608  # constants
 _SET_CURSOR = """
-INSERT INTO chain_cursor (number, block_hash, parent_hash, checked_at_ms) VALUES ($1, $2, $3, $4)
-ON CONFLICT (id) DO UPDATE SET number = $1, block_hash = $2, parent_hash = $3, checked_at_ms = $4
+INSERT INTO chain_cursor AS c (number, block_hash, parent_hash, checked_at_ms, final_number)
+VALUES ($1, $2, $3, $4, least($1::bigint, $5::bigint))
+ON CONFLICT (id) DO UPDATE SET number = $1, block_hash = $2, parent_hash = $3, checked_at_ms = $4,
+  final_number = least($1::bigint, greatest(c.final_number, $5::bigint))
+RETURNING final_number
 """
 _MARK_CHECKED = """
 UPDATE chain_cursor SET checked_at_ms = $1, read_in_epoch = coalesce((SELECT epoch FROM shard WHERE id = $2), 0)
@@ -278,7 +282,7 @@ class PostgresLedger(PostgresOutbox):
             for statement in _VOID:
                 await connection.execute(statement, ancestor.number)
             await journal.roll_back(connection, ancestor.number, now_ms)
-            await _set_cursor(connection, ancestor, now_ms)
+            await _set_cursor(connection, ancestor, NONE_FINAL, now_ms)
 
         await self._database.transact(unit)
 
@@ -395,24 +399,23 @@ async def _apply(connection: Connection, application: BlockApplication, now_ms: 
         numbers = [settled[1] for settled in application.settled]
         await connection.execute(_RELEASE_SETTLED, hashes, numbers, now_ms)
     if application.headers:
-        headers = application.headers[-HEADERS_KEPT:]
+        headers = application.headers[-HEADERS_MAX:]
         await connection.execute(
             _ADD_HEADERS,
             [header.number for header in headers],
             [header.block_hash for header in headers],
             [header.parent_hash for header in headers],
         )
-        oldest = application.head.number - HEADERS_KEPT
-        await connection.execute("DELETE FROM chain_header WHERE number <= $1", oldest)
+        await connection.execute("DELETE FROM chain_header WHERE number < $1", application.first_header)
     # The head first: the webhook of a deposit tells its confirmations.
-    await _set_cursor(connection, application.head, now_ms)
+    final = await _set_cursor(connection, application.head, application.final, now_ms)
     if application.unknown:
         await connection.execute(ADD_UNKNOWN, *unknown_columns(application.unknown))
     hashes = [settled[0] for settled in application.settled]
     if hashes and await connection.fetchval(WRITTEN_OFF_MEANWHILE, hashes):
         raise WrittenOffMeanwhileError("a settlement was written off after its payment was read")
     await connection.execute(_CONFIRM, application.confirmed_block, now_ms)
-    await journal.apply(connection, application, now_ms)
+    await journal.apply(connection, application, final, now_ms)
 
 
 async def _set_readings(connection: Connection, application: BlockApplication, now_ms: int) -> None:
@@ -436,8 +439,12 @@ async def _set_readings(connection: Connection, application: BlockApplication, n
         await connection.execute(_WAKE, changed, now_ms, WOKEN_MAX)
 
 
-async def _set_cursor(connection: Connection, head: BlockRef, now_ms: int) -> None:
-    await connection.execute(_SET_CURSOR, head.number, head.block_hash, head.parent_hash, now_ms)
+async def _set_cursor(connection: Connection, head: BlockRef, final: int, now_ms: int) -> int:
+    """Set the cursor, and return the newest final block, which only a reorganisation lowers."""
+    found: int = await connection.fetchval(
+        _SET_CURSOR, head.number, head.block_hash, head.parent_hash, now_ms, final
+    )  # fmt: skip
+    return found
 
 
 def _event_columns(application: BlockApplication) -> Sequence[list[Any]]:

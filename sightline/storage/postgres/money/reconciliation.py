@@ -15,7 +15,7 @@ T = TypeVar("T")
 DEADLINE_MS: Final = 120_000
 """Of one query. Some add up the whole journal; nobody waits for them."""
 
-_PLACE: Final = "SELECT c.number, j.read_through FROM chain_cursor c CROSS JOIN journal_cursor j"
+_PLACE: Final = "SELECT c.final_number, j.read_through FROM chain_cursor c CROSS JOIN journal_cursor j"
 _BETWEEN: Final = """
 SELECT * FROM journal_entry WHERE block_number BETWEEN $1 AND $2 AND kind <> 'WRITE_OFF' ORDER BY id
 """
@@ -100,7 +100,7 @@ class PostgresBooks:
         row = await self._read(lambda connection: connection.fetchrow(_PLACE))
         if row is None:
             return None
-        return JournalPlace(applied=row["number"], read_through=row["read_through"])
+        return JournalPlace(final=row["final_number"], read_through=row["read_through"])
 
     async def entries_between(self, first: int, last: int) -> list[StoredEntry]:
         """Return the entries of blocks."""
