@@ -334,6 +334,9 @@ class SessionActor:
         except OutcomeUnknownError as error:
             await self._settle_unknown(error)
             envelope.fail(UnavailableError("the operator's workspace did not answer"))
+        except ReloadRequestedError as error:
+            envelope.fail_if_open(StoreUnavailableError(str(error)))  # another life wrote the row: nothing was assigned
+            raise
         except (RefusedError, UnavailableError) as error:
             await self._durable.settle_deadline(self._now())
             envelope.fail(error)
