@@ -80,6 +80,7 @@ class PaidViewResources:
         errors=(
             Code.PAYMENT_REQUIRED,
             Code.INSUFFICIENT_CREDIT,
+            Code.NOT_FOUND,
             Code.SESSION_NOT_FOUND,
             Code.INVALID_STATE,
             Code.CONFLICT,
