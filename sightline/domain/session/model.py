@@ -270,7 +270,7 @@ class Session:
     ended_head_hash: str | None = None
     """Hash of the event ENDED. Later events, such as SETTLED, change `head_hash` but not this."""
     extensions: tuple[SessionExtension, ...] = ()
-    """The extensions that `terms` contains, oldest first."""
+    """Extensions whose seconds and amount are part of `terms`, oldest first."""
     extending: SessionExtension | None = None
     """An extension that the escrow contract is asked for. It adds nothing to `terms` yet."""
 

@@ -240,7 +240,7 @@ class SessionResources:
         errors=(*_STATE, Code.INSUFFICIENT_CREDIT),
     )
     async def extend(self, call: Call) -> Reply:
-        """Add time."""
+        """Extend the maximum duration of a LIVE session."""
         body: ExtendSessionBody = call.body
         new = NewExtension(
             seconds=body.seconds,

@@ -21,7 +21,7 @@ GREY: Final = (0.4, 0.4, 0.45)
 RED: Final = (0.7, 0.1, 0.1)
 DIGIT: Final = 0.556
 POINT: Final = 0.278
-"""Widths of a digit, and of a point or comma, in Helvetica of size 1 (both weights)."""
+"""Widths of a digit, and of a point or comma, as a share of the font size; the same in Helvetica and Helvetica-Bold."""
 
 Colour: TypeAlias = tuple[float, float, float]
 
