@@ -523,7 +523,12 @@ class Settings(BaseModel):
         return tuple(value if value == "*" else check_host(value) for value in values)
 
     @field_validator(
-        "chain_public_rpc_url", "chain_explorer_url", "chain_meter_signer_url", "traces_endpoint", "video_mediamtx_url", "video_mediamtx_api_url"
+        "chain_public_rpc_url",
+        "chain_explorer_url",
+        "chain_meter_signer_url",
+        "traces_endpoint",
+        "video_mediamtx_url",
+        "video_mediamtx_api_url",
     )
     @classmethod
     def _check_http_url(cls, value: str | None) -> str | None:

@@ -140,7 +140,10 @@ async def agreed(
         record.session_id
         for record in deep
         if _is_agreed(
-            record.session_id, found[record.session_id], sightings, depth,
+            record.session_id,
+            found[record.session_id],
+            sightings,
+            depth,
             needed=1 if may_be_alone and len(sightings) == 1 else AGREEING,
         )
     )

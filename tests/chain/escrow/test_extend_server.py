@@ -103,7 +103,9 @@ async def test_a_signed_extension_is_held_before_it_counts_and_its_rest_returns(
         mined = await chain.call("eth_getTransactionReceipt", facts["holdTxHash"])
         assert mined["status"] == "0x1"
         books = await books_of(server)
-        assert (books["differences"], books["events"]) == (0, 7), "open, extension, charge, return, and the gas of three"
+        assert (books["differences"], books["events"]) == (0, 7), (
+            "open, extension, charge, return, and the gas of three"
+        )
 
 
 async def test_under_a_mandate_a_call_that_a_kill_cuts_extends_once(server: Server) -> None:
@@ -256,5 +258,7 @@ async def test_a_view_that_its_wallet_pays_is_extended_by_the_wallets_signature(
             settings, chain = await watcher.config(), AsyncChain((await watcher.config()).rpc_url)
             held = await chain.balance_of(settings.usdc_address, settings.settlement_address)
             assert held == longer.hold_micro_usdc == (60 + MORE_S) * longer.rate_per_second_micro_usdc
-            assert await chain.allowance(settings.usdc_address, consumer.wallet.address, settings.settlement_address) == 0
+            assert (
+                await chain.allowance(settings.usdc_address, consumer.wallet.address, settings.settlement_address) == 0
+            )
         await tracked(watcher, FUNDS)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import structlog.testing
-import trio
 
 from sightline.chain.rpc.health import EndpointFault
 from sightline.ports.ledger import SettlementState

@@ -52,6 +52,7 @@ from sightline_client.models import Statement
 from sightline_client.wallet import LocalWallet
 from tests.chain.endpoint import (
     Endpoint,
+    Fault,
     Forward,
     Request,
     Response,
@@ -288,20 +289,6 @@ async def faults(drill: Drill, server: Server) -> None:
             await server.kill()
             await server.start()
 
-    async def provider() -> None:
-        """One endpoint after the other is away, lags, or lies about receipts."""
-        for wrong in itertools.cycle(dice.sample(["away", "late", "lying"], 3)):
-            await trio.sleep(dice.uniform(1, 3))
-            endpoint = dice.choice(drill.endpoints)
-            endpoint.is_down = wrong == "away"
-            if wrong == "late":
-                endpoint.fault = behind(int(await anvil.rpc.call("eth_blockNumber"), 16))
-            elif wrong == "lying":
-                endpoint.fault = of_method("eth_getTransactionReceipt", failed_receipt)
-            await trio.sleep(AWAY_S)
-            endpoint.is_down, endpoint.fault = False, unlucky
-            drill.counts[f"endpoints {wrong}"] += 1
-
     async def spike() -> None:
         while True:
             await trio.sleep(dice.uniform(4, 8))
@@ -329,11 +316,27 @@ async def faults(drill: Drill, server: Server) -> None:
         endpoint.weather = lambda: dice.choice(["fine"] * 24 + ["lose_request", "lose_reply"])
     try:
         async with trio.open_nursery() as nursery:
-            for fault in (storm, kill, issuer, provider, spike):
+            for fault in (storm, kill, issuer, spike):
                 nursery.start_soon(fault)
+            nursery.start_soon(_wrong_endpoints, drill, unlucky)
     finally:
         for endpoint in drill.endpoints:
             endpoint.fault, endpoint.weather, endpoint.is_down = honest, lambda: "fine", False
+
+
+async def _wrong_endpoints(drill: Drill, usual: Fault) -> None:
+    """One endpoint after the other is away, lags, or lies about receipts."""
+    for wrong in itertools.cycle(drill.dice.sample(["away", "late", "lying"], 3)):
+        await trio.sleep(drill.dice.uniform(1, 3))
+        endpoint = drill.dice.choice(drill.endpoints)
+        endpoint.is_down = wrong == "away"
+        if wrong == "late":
+            endpoint.fault = behind(int(await drill.anvil.rpc.call("eth_blockNumber"), 16))
+        elif wrong == "lying":
+            endpoint.fault = of_method("eth_getTransactionReceipt", failed_receipt)
+        await trio.sleep(AWAY_S)
+        endpoint.is_down, endpoint.fault = False, usual
+        drill.counts[f"endpoints {wrong}"] += 1
 
 
 @asynccontextmanager
