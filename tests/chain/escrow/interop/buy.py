@@ -13,7 +13,7 @@ from x402.mechanisms.evm.exact import register_exact_evm_client
 payer = x402ClientSync().set_spend_controls({"allowed_assets": [{"network": "eip155:*", "asset": os.environ["USDC"]}]})
 http = x402_requests(register_exact_evm_client(payer, Account.from_key(os.environ["EVM_KEY"])))
 url, body, *keys = sys.argv[1:]
-http.headers |= {"authorization": f"Bearer {keys[0]}"} if keys else {}
+http.headers.update({"authorization": f"Bearer {keys[0]}"} if keys else {})
 answer = http.post(url, json=json.loads(body))
 paid = answer.headers.get("PAYMENT-RESPONSE")
 result = {"status": answer.status_code, "body": answer.json(), "paid": None}
