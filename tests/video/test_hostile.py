@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sightline.video.media.assembler import Assembler
-from sightline.video.media.codecs import H264Format, PayloadFormat, Vp8Format
+from sightline.video.media.codecs import H264Format, PayloadFormat, Vp8Format, continuing
 from sightline.video.media.ingest import Ingest, IngestPlan
 from sightline.video.rtc.peer import usable_candidate
 from sightline.video.rtc.rtp import RtpPacket, build_rtp, parse_rtcp, parse_rtp, read_nack
@@ -106,6 +106,11 @@ def test_a_publisher_may_send_anything_in_any_order(packets: list[tuple[int, byt
         ingest.on_packet(payload, True, float(index))
         ingest.tick(float(index))
     ingest.report(1e6)
+
+
+@given(st.binary(max_size=12), st.binary(max_size=12), st.binary(max_size=12))
+def test_running_numbers_of_any_payloads_are_shifted_without_an_error(before: bytes, after: bytes, other: bytes):
+    assert len(continuing(before, after).apply(other)) == len(other)
 
 
 @given(st.text(max_size=120))

@@ -5,20 +5,40 @@ the file. Loss, jitter and reordering come from a seeded UDP proxy.
 """
 
 import itertools
+from dataclasses import dataclass
 
 import av
 import numpy as np
 import pytest
 import simplejpeg
+import structlog
 import trio
 
-from sightline.ports.video import Frame, FrameQuery
+from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery
 from sightline_client.video.assets import CLIP_FRAMES, CLIP_RATE, clip_path
 from tests.video.support.harness import a_frame, a_rig, a_session_id, counter_of, play_json, publishing
 from tests.video.support.lossy import LossyLink
 
 WATCH_S = 5.0
 WIDTH = 320
+MAX_AGE_MS = 2_000
+"""Age that our clients ask for."""
+log = structlog.get_logger()
+
+
+@dataclass
+class BurstyLink(LossyLink):
+    """Loses packets for `burst_s` at the end of every `every_s`."""
+
+    every_s: float = 8.0
+    burst_s: float = 3.0
+
+    @property
+    def is_in_burst(self) -> bool:
+        return trio.current_time() % self.every_s >= self.every_s - self.burst_s
+
+    def fate(self) -> float | None:
+        return super().fate() if self.is_in_burst else 0.0
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +94,31 @@ async def test_a_viewer_behind_loss_keeps_its_picture():
             await a_frame(rig.backend, made.ref)
             watched = await play_json(made.whep_url, 3.0)
     assert watched["frames"] > 60, watched
+
+
+async def test_in_bursts_of_loss_no_old_picture_is_answered_as_the_present_one():
+    link = BurstyLink(loss=0.3, seed=31)
+    replies: list[tuple[bool, Frame | FrameMissing]] = []
+    async with a_rig(links={"whip": link}) as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with publishing(made.whip_url):
+            await a_frame(rig.backend, made.ref)
+            ends = trio.current_time() + 2 * link.every_s
+            while trio.current_time() < ends:
+                is_in_burst = link.is_in_burst
+                replies.append((is_in_burst, await rig.backend.frame(made.ref, FrameQuery(max_age_ms=MAX_AGE_MS))))
+                await trio.sleep(0.05)  # interval of a poller
+    ages = sorted(reply.age_ms for _, reply in replies if isinstance(reply, Frame))
+    missing = [reply.reason for _, reply in replies if isinstance(reply, FrameMissing)]
+    between = [reply for is_in_burst, reply in replies if not is_in_burst]
+    log.info(
+        "bursts_measured",
+        dropped=link.dropped,
+        oldest_ms=ages[-1],
+        p95_ms=ages[len(ages) * 95 // 100],
+        missing=len(missing),
+    )
+    assert link.dropped > 100, "the link did harm"
+    assert ages[-1] <= MAX_AGE_MS + 100
+    assert set(missing) <= {FrameMissingReason.STALE}
+    assert sum(isinstance(reply, Frame) for reply in between) > 0.8 * len(between)

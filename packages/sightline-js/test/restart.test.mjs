@@ -1,7 +1,7 @@
 // ICE restarts (RFC 9725, section 4.3.3): the fragment of an offer, and an answer with a fragment.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fragmentOf, withFragment } from "../dist/webrtc.js";
+import { fragmentOf, ranked, withFragment } from "../dist/webrtc.js";
 
 const SDP = [
   "v=0",
@@ -50,4 +50,27 @@ test("an answer gets the credentials of a fragment in every m-line, and its cand
   assert.deepEqual(lines.filter((line) => line.startsWith("a=candidate:")), ["a=candidate:9 1 udp 1 192.0.2.9 9 typ host"]);
   assert.equal(lines.indexOf("a=candidate:9 1 udp 1 192.0.2.9 9 typ host"), lines.indexOf("a=ice-pwd:new-password") + 1);
   assert.ok(lines.includes("a=fingerprint:sha-256 AB"));
+});
+
+test("candidates of a restart have a higher priority than all before it, in the same order and below the browser's TCP", () => {
+  const answer = [
+    "a=mid:0",
+    "a=candidate:1 1 udp 2130706431 192.0.2.1 1000 typ host",
+    "a=candidate:2 1 udp 2130706175 192.0.2.2 1000 typ host",
+    "a=candidate:3 1 tcp 1518280447 192.0.2.1 443 typ host tcptype passive",
+    "a=candidate:4 1 udp 16777215 192.0.2.9 1000 typ relay",
+    "",
+  ].join("\r\n");
+  const prioritiesOf = (sdp) => [...sdp.matchAll(/^a=candidate:\d+ 1 \w+ (\d+) /gm)].map(([, priority]) => Number(priority));
+  let below = -1;
+  for (let restarts = 0; restarts <= 4; restarts++) {
+    const sdp = ranked(answer, restarts);
+    const priorities = prioritiesOf(sdp);
+    assert.deepEqual(priorities, priorities.toSorted((one, other) => other - one), "their order");
+    assert.ok(priorities.at(-1) > below);
+    below = priorities[0];
+    assert.equal(sdp.replace(/ \d+ (?=192)/g, " P "), answer.replace(/ \d+ (?=192)/g, " P "), "nothing else is changed");
+  }
+  assert.ok(below < 90 * 2 ** 24);
+  assert.deepEqual(prioritiesOf(ranked(answer, 9)), prioritiesOf(ranked(answer, 4)));
 });

@@ -53,8 +53,6 @@ class Assembler:
         self._on_frame = on_frame
         self.needs_key = True
         """True while frames are dropped until a keyframe arrives."""
-        self.lost_frames = 0
-        """Times that frames were dropped."""
         self._buffer: dict[int, tuple[RtpPacket, float]] = {}
         self._expected: int | None = None
         self._highest = 0
@@ -103,7 +101,6 @@ class Assembler:
         self._parts_timestamp = self._gap_since_ms = self._key_at = None
         self._in_order = False
         self._expected = None
-        self.lost_frames += not self.needs_key
         self.needs_key = True
 
     def tick(self, now_ms: float) -> None:
@@ -161,7 +158,6 @@ class Assembler:
         self._parts.clear()
         self._parts_timestamp = None
         self._in_order = False
-        self.lost_frames += not self.needs_key
         self.needs_key = True
         if self._key_at is not None and self._key_at < extended:
             self._key_at = None

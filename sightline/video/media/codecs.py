@@ -4,6 +4,7 @@ Source: RFC 6184 (H.264 over RTP), RFC 7741 (VP8 over RTP), RFC 6386 section 9.1
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol, final
 
 from sightline.video.media.picture_size import (
@@ -25,6 +26,10 @@ class PayloadFormat(Protocol):
     """As in SDP, upper case."""
     decoder: str
     """Name of the decoder in libavcodec."""
+
+    def for_stream(self) -> "PayloadFormat":
+        """A format for one more stream, which keeps nothing of other streams."""
+        ...
 
     def is_key(self, payload: bytes) -> bool:
         """True if the packet belongs to a keyframe."""
@@ -86,7 +91,12 @@ class H264Format:
     decoder = "h264"
 
     def __init__(self, parameter_sets: Sequence[bytes] = ()) -> None:
+        self._described = parameter_sets
         self._sets: dict[int, bytes] = {nal[0] & 0x1F: nal for nal in parameter_sets if nal}
+
+    def for_stream(self) -> "H264Format":
+        """A format with the parameter sets of the session description only."""
+        return H264Format(self._described)
 
     @property
     def profile(self) -> str | None:
@@ -176,11 +186,91 @@ def _vp8_body(payload: bytes) -> int | None:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Vp8Numbers:
+    """The running numbers in a payload descriptor of VP8 (RFC 7741, section 4.2), and where each stands; None: not
+    sent."""
+
+    picture_id: int | None = None
+    picture_at: int = 0
+    picture_mask: int = 0x7F
+    level0: int | None = None
+    """TL0PICIDX, which counts the frames of the lowest temporal layer."""
+    level0_at: int = 0
+    key_index: int | None = None
+    """KEYIDX, which counts keyframes."""
+    key_at: int = 0
+
+
+def vp8_numbers(payload: bytes) -> Vp8Numbers:
+    """Read the running numbers of a payload, as far as its descriptor is whole."""
+    if len(payload) < 2 or not payload[0] & 0x80:
+        return Vp8Numbers()
+    extension, at = payload[1], 2
+    found: dict[str, int] = {}
+    if extension & 0x80 and at < len(payload):
+        is_long = bool(payload[at] & 0x80) and at + 1 < len(payload)
+        value = int.from_bytes(payload[at : at + 2], "big") & 0x7FFF if is_long else payload[at] & 0x7F
+        found |= {"picture_id": value, "picture_at": at, "picture_mask": 0x7FFF if is_long else 0x7F}
+        at += 1 + is_long
+    if extension & 0x40 and at < len(payload):
+        found |= {"level0": payload[at], "level0_at": at}
+        at += 1
+    if extension & 0x10 and at < len(payload):
+        found |= {"key_index": payload[at] & 0x1F, "key_at": at}
+    return Vp8Numbers(**found)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Vp8Shift:
+    """What is added to the running numbers of one stream, so that they continue those of the one sent before it."""
+
+    picture: int = 0
+    level0: int = 0
+    key: int = 0
+
+    def apply(self, payload: bytes) -> bytes:
+        """The payload with its numbers shifted."""
+        known = vp8_numbers(payload)
+        changed = bytearray(payload)
+        if known.picture_id is not None:
+            value = (known.picture_id + self.picture) & known.picture_mask
+            if known.picture_mask > 0x7F:
+                changed[known.picture_at : known.picture_at + 2] = (0x8000 | value).to_bytes(2, "big")
+            else:
+                changed[known.picture_at] = value
+        if known.level0 is not None:
+            changed[known.level0_at] = (known.level0 + self.level0) & 0xFF
+        if known.key_index is not None:
+            changed[known.key_at] = payload[known.key_at] & 0xE0 | (known.key_index + self.key) & 0x1F
+        return bytes(changed)
+
+
+def continuing(before: bytes, after: bytes) -> Vp8Shift:
+    """The shift by which a keyframe's first payload continues the numbers of the last frame that was sent."""
+    old, new = vp8_numbers(before), vp8_numbers(after)
+
+    def step(sent: int | None, coming: int | None) -> int:
+        return 0 if sent is None or coming is None else sent + 1 - coming
+
+    return Vp8Shift(
+        picture=step(old.picture_id, new.picture_id),
+        level0=step(old.level0, new.level0),
+        key=step(old.key_index, new.key_index),
+    )
+
+
+@final
 class Vp8Format:
     """VP8."""
 
     name = "VP8"
     decoder = "vp8"
+
+    def for_stream(self) -> "Vp8Format":
+        """Nothing is kept, so all streams share it."""
+        return self
 
     def is_key(self, payload: bytes) -> bool:
         """True for the first packet of a keyframe."""

@@ -1,4 +1,5 @@
-"""Sending side of one viewer: numbering, replay of the GOP, retransmission, keyframes only for slow viewers."""
+"""Sending side of one viewer: one of the publisher's layers with continuing numbers, replay of the GOP, retransmission,
+keyframes only for slow viewers."""
 
 import asyncio
 from collections import deque
@@ -8,7 +9,10 @@ from typing import Final, final
 
 import structlog
 
-from sightline.video.media.stream import VIDEO_RATE, StreamFrame
+from sightline.video.media.codecs import Vp8Shift, continuing
+from sightline.video.media.layers import Layer
+from sightline.video.media.stream import AUDIO_RATE, VIDEO_RATE, StreamFrame
+from sightline.video.media.viewer_link import ViewerLink
 from sightline.video.rtc.peer import RtcPeer
 from sightline.video.rtc.rtp import (
     FMT_FIR,
@@ -41,15 +45,6 @@ REPLAY_AGAIN_MS: Final = 1_000.0
 REPORTS_KEPT: Final = 8
 RESEND_MAX: Final = 5
 """Retransmissions of one packet; a viewer that still misses it asks for a keyframe."""
-RTT_FIRST_MS: Final = 100.0
-RTT_MIN_MS, RTT_MAX_MS = 20.0, 500.0
-"""Bounds of a viewer's measured round trip, by which repeated requests are limited."""
-THIN_LOSS: Final = 0.2
-"""A viewer that reports a larger fraction of packets lost, twice in a row, is below the stream's bitrate."""
-THIN_FIRST_MS: Final = 8_000.0
-THIN_MAX_MS: Final = 60_000.0
-"""For how long a viewer gets keyframes only; doubled each time that it fails again soon after."""
-SLOW_MIN_BPS: Final = 100_000.0
 SLOW_SHARE: Final = 0.7
 """Share of the measured rate that keyframes take; the rest is for audio and retransmissions."""
 THIN_KEY_EVERY_MS: Final = 4_000.0
@@ -65,6 +60,7 @@ class _Sent:
     """A frame as it went to one viewer."""
 
     payloads: tuple[bytes, ...]
+    shift: Vp8Shift | None
     payload_type: int
     timestamp: int
     ssrc: int
@@ -73,8 +69,9 @@ class _Sent:
 
     def packet(self, index: int) -> bytes:
         """The RTP packet with one of the payloads."""
+        payload = self.payloads[index]
         return build_rtp(
-            self.payloads[index],
+            payload if self.shift is None else self.shift.apply(payload),
             marker=index == len(self.payloads) - 1,
             payload_type=self.payload_type,
             sequence=(self.sequence + index) & 0xFFFF,
@@ -105,16 +102,16 @@ class VideoLeg:
         self._floor = -1
         self._replayed_ms = -REPLAY_AGAIN_MS
         self._resent: dict[int, tuple[int, int, float]] = {}  # slot -> (sequence, times, when last)
-        self._rtt_ms = RTT_FIRST_MS
         self._slow: deque[bytes] = deque()
         """Packets of a keyframe that goes out at the pace of a slow viewer."""
         self._slow_timer: asyncio.TimerHandle | None = None
-        self._delivered_bps = SLOW_MIN_BPS
-        self._reported_ms = 0.0
-        self._octets_reported = 0
-        self._lossy_reports = 0
-        self._thin_until_ms = self._thinned_ms = 0.0
-        self._thin_for_ms = THIN_FIRST_MS
+        self._link = ViewerLink()
+        self.layer: int | None = None
+        """SSRC of the publisher's stream that this viewer should get; None while there is only one."""
+        self._sent_layer: int | None = None
+        """The stream of the newest frame that was sent; None after a fall, until the chosen layer's keyframe."""
+        self._newest: tuple[StreamFrame, Vp8Shift | None] | None = None
+        self._newest_timestamp = -1
         self._resends = 0
         self._resend_window_ms = 0.0
         self.waiting_key = True
@@ -128,38 +125,53 @@ class VideoLeg:
 
     def is_thinned(self, now_ms: float) -> bool:
         """True while this viewer gets keyframes only."""
-        return now_ms < self._thin_until_ms
+        return self._link.is_thinned(now_ms)
 
-    def measured_rtt(self, rtt_ms: float) -> None:
-        """Take a round trip measured by the viewer's reports."""
-        self._rtt_ms += 0.3 * (max(RTT_MIN_MS, min(RTT_MAX_MS, rtt_ms)) - self._rtt_ms)
+    @property
+    def captured_at_ms(self) -> int | None:
+        """When the newest frame that was sent was captured."""
+        return self._newest[0].captured_at_ms if self._newest is not None else None
 
-    def reported_loss(self, fraction: float, now_ms: float) -> bool:
-        """Take a viewer's receiver report; True if it gets keyframes only from now on.
+    @property
+    def awaits_layer(self) -> bool:
+        """True until a keyframe of the chosen layer has arrived."""
+        return self.layer is not None and self.layer != self._sent_layer
 
-        Args:
-            fraction: Of the packets since the last report, before retransmissions.
-        """
-        elapsed_ms, octets = now_ms - self._reported_ms, self.octets - self._octets_reported
-        self._reported_ms, self._octets_reported = now_ms, self.octets
-        if fraction >= THIN_LOSS and elapsed_ms > 0 and not self.is_thinned(now_ms):
-            self._delivered_bps = max(SLOW_MIN_BPS, octets * 8_000 * (1 - fraction) / elapsed_ms)
-        self._lossy_reports = self._lossy_reports + 1 if fraction >= THIN_LOSS else 0
-        if self._lossy_reports < 2 or self.is_thinned(now_ms):
-            return False
-        again = self._thinned_ms > 0 and now_ms - self._thin_until_ms < self._thin_for_ms
-        self._thin_for_ms = min(THIN_MAX_MS, self._thin_for_ms * 2) if again else THIN_FIRST_MS
-        self._thin_until_ms, self._thinned_ms = now_ms + self._thin_for_ms, now_ms
-        self._lossy_reports = 0
+    def reported(self, fraction: float, rtt_ms: float | None, now_ms: float) -> bool:
+        """Take a viewer's receiver report; True if it gets keyframes only from now on."""
+        thinned = self._link.reported(fraction, rtt_ms, self.octets, now_ms)
+        if thinned:
+            self._drop_to_key()
+        return thinned
+
+    @property
+    def is_too_slow(self) -> bool:
+        """True if a lower layer must be chosen now."""
+        return self._link.is_too_slow
+
+    def choose_layer(self, layers: Sequence[Layer], now_ms: float) -> None:
+        """Choose the layer that the link carries. It is sent from its next keyframe on, and the present one until then,
+        unless that is what the link does not carry."""
+        falls = self._link.is_too_slow
+        self.layer = self._link.choose(layers, now_ms)
+        if falls and self.awaits_layer:
+            self._sent_layer = None
+            self._drop_to_key()
+
+    def _drop_to_key(self) -> None:
         self._queue.clear()
         self.waiting_key = True
-        return True
 
     def live(self, frame: StreamFrame, now_ms: float) -> None:
-        """Send or queue a frame that just arrived."""
+        """Send or queue a frame that just arrived, if it is of this viewer's layer."""
+        if frame.layer != self._sent_layer:
+            if self.layer is not None and not (frame.key and frame.layer == self.layer):
+                return
+            # The timestamps of two layers agree to some milliseconds only.
+            before = self._queue[-1][1] if self._queue else self._newest_timestamp
+            self._sent_layer, self._floor = frame.layer, max(self._floor, before)
         if self._peer.congested or len(self._queue) > QUEUE_MAX_FRAMES:
-            self._queue.clear()
-            self.waiting_key = True
+            self._drop_to_key()
         if self.is_thinned(now_ms) or self._slow:
             self.waiting_key = True
             if frame.key and not self._slow:
@@ -194,6 +206,7 @@ class VideoLeg:
             stamps = [newest - (count - 1 - index) * REPLAY_SPACING for index in range(count)]
         self._queue.extend(zip(frames, stamps, strict=True))
         self._floor = stamps[-1]
+        self._sent_layer = frames[-1].layer
         self.waiting_key = False
         self._pump_now()
         return True
@@ -221,7 +234,7 @@ class VideoLeg:
             return
         data = self._slow.popleft()
         self._peer.send(data)
-        pause_s = len(data) * 8 / (SLOW_SHARE * self._delivered_bps)
+        pause_s = len(data) * 8 / (SLOW_SHARE * self._link.delivered_bps)
         self._slow_timer = asyncio.get_running_loop().call_later(pause_s, self._send_next_slow)
 
     def _send(self, frame: StreamFrame, timestamp: int) -> None:
@@ -235,7 +248,9 @@ class VideoLeg:
         payload_type, self._rtx_type = chosen
         stamp = (self._origin + timestamp) & 0xFFFFFFFF
         count = len(frame.payloads)
-        sent = _Sent(frame.payloads, payload_type, stamp, self.ssrc, self._sequence)
+        shift = self._shift_of(frame)
+        self._newest, self._newest_timestamp = (frame, shift), timestamp
+        sent = _Sent(frame.payloads, shift, payload_type, stamp, self.ssrc, self._sequence)
         for index in range(count):
             self._history[(self._sequence + index) % HISTORY_PACKETS] = (sent, index)
         self._sequence = (self._sequence + count) & 0xFFFF
@@ -244,6 +259,20 @@ class VideoLeg:
         self.octets += frame.size
         self.last_timestamp = stamp
         return [sent.packet(index) for index in range(count)]
+
+    def _shift_of(self, frame: StreamFrame) -> Vp8Shift | None:
+        """What makes the frame's running numbers follow those of the frame that was sent before it.
+
+        Another layer, another publisher and a replay have others.
+        """
+        if self._newest is None or frame.format.name != "VP8":
+            return None
+        before, shift = self._newest
+        is_same = (frame.layer, frame.publisher_epoch) == (before.layer, before.publisher_epoch)
+        if not frame.key or (is_same and frame.sequence > before.sequence):
+            return shift
+        first = before.payloads[0]
+        return continuing(first if shift is None else shift.apply(first), frame.payloads[0])
 
     def resend(self, sequences: Sequence[int], now_ms: float) -> None:
         """Answer a NACK from the history: each packet at most once a round trip, and RESEND_MAX times."""
@@ -256,7 +285,7 @@ class VideoLeg:
             known, times, last_ms = self._resent.get(sequence % HISTORY_PACKETS, (sequence, 0, 0.0))
             if known != sequence:
                 times = 0
-            if times >= RESEND_MAX or (times and now_ms - last_ms < self._rtt_ms):
+            if times >= RESEND_MAX or (times and now_ms - last_ms < self._link.rtt_ms):
                 continue  # the last retransmission may still be on its way
             self._resent[sequence % HISTORY_PACKETS] = (sequence, times + 1, now_ms)
             self._resends += 1
@@ -309,12 +338,15 @@ class AudioLeg:
 class Viewer:
     """One WHEP viewer."""
 
-    def __init__(self, resource: str, needs_key: Callable[["Viewer"], None]) -> None:
+    def __init__(
+        self, resource: str, *, needs_key: Callable[["Viewer"], None], choose_layer: Callable[["Viewer"], None]
+    ) -> None:
         self.resource = resource
         self.peer: RtcPeer | None = None
         self.video: VideoLeg | None = None
         self.audio: AudioLeg | None = None
         self._needs_key = needs_key
+        self._choose_layer = choose_layer
         self._reports_sent: dict[int, float] = {}  # middle 32 bits of a report's NTP time -> when it was sent
         self._asked_ms = 0.0
 
@@ -335,10 +367,11 @@ class Viewer:
 
     def _on_report(self, video: VideoLeg, fraction: float, lsr: int, dlsr: int, now_ms: float) -> None:
         sent_ms = self._reports_sent.get(lsr)
-        if sent_ms is not None:
-            video.measured_rtt(now_ms - sent_ms - dlsr / 65.536)
-        if video.reported_loss(fraction, now_ms):
+        rtt_ms = now_ms - sent_ms - dlsr / 65.536 if sent_ms is not None else None
+        if video.reported(fraction, rtt_ms, now_ms):
             log.info("viewer_thinned", loss=round(fraction, 2))
+        if video.is_too_slow:
+            self._choose_layer(self)
 
     def wants_key(self, now_ms: float) -> bool:
         """True if a viewer with keyframes only should get another one now."""
@@ -347,21 +380,22 @@ class Viewer:
         self._asked_ms = now_ms
         return True
 
-    def report(self, now_ms: float, mono_ms: float, video_lag_ms: float, audio_lag_ms: float) -> None:
+    def report(self, now_ms: float, mono_ms: float, audio_lag_ms: float) -> None:
         """Send sender reports, by which the viewer synchronizes audio and video.
 
         Args:
             now_ms: Unix time in milliseconds.
             mono_ms: The loop's time in milliseconds.
-            video_lag_ms: How long ago the last sent video frame was captured.
-            audio_lag_ms: The same for audio.
+            audio_lag_ms: How long ago the last audio packet was captured.
         """
         if self.peer is None:
             return
         self._reports_sent[ntp_from_ms(now_ms) >> 16 & 0xFFFFFFFF] = mono_ms
         if len(self._reports_sent) > REPORTS_KEPT:
             del self._reports_sent[next(iter(self._reports_sent))]
-        legs = ((self.video, video_lag_ms, VIDEO_RATE), (self.audio, audio_lag_ms, 48))
+        captured_at_ms = self.video.captured_at_ms if self.video is not None else None
+        video_lag_ms = now_ms - captured_at_ms if captured_at_ms is not None else 0.0
+        legs = ((self.video, video_lag_ms, VIDEO_RATE), (self.audio, audio_lag_ms, AUDIO_RATE))
         for leg, lag_ms, rate in legs:
             if leg is not None and leg.packets:
                 stamp = int(leg.last_timestamp + lag_ms * rate) & 0xFFFFFFFF

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, final
 
 from sightline.video.media.assembler import Assembler, EncodedFrame
 from sightline.video.media.codecs import PayloadFormat
-from sightline.video.media.layers import LAYERS_MAX, LayerChooser
+from sightline.video.media.layers import LAYERS_MAX, Layer, LayerChooser
 from sightline.video.media.stream import AUDIO_RATE, VIDEO_RATE, CaptureClock
 from sightline.video.rtc.peer import RtcPeer
 from sightline.video.rtc.rtp import (
@@ -103,12 +104,40 @@ class _Reception:
 
 
 @final
+class VideoStream:
+    """One video stream that is assembled: the publisher's only one, or a layer of simulcast."""
+
+    def __init__(
+        self,
+        ssrc: int,
+        payload_type: int,
+        fmt: PayloadFormat,
+        clock: CaptureClock,
+        on_frame: Callable[["VideoStream", EncodedFrame], None],
+    ) -> None:
+        self.ssrc = ssrc
+        self.payload_type = payload_type
+        self.clock = clock
+        """Each stream of simulcast has timestamps of its own."""
+        self.assembler = Assembler(fmt, partial(on_frame, self))
+        self._asked_ms = -PLI_EVERY_MS
+
+    def take_request(self, now_ms: float) -> bool:
+        """Whether to request a keyframe now; True counts as a request."""
+        if now_ms - self._asked_ms < PLI_EVERY_MS:
+            return False
+        self._asked_ms = now_ms
+        return True
+
+
+@final
 class Ingest:
     """The receiving side of one publisher.
 
     Args:
         ssrc: Our SSRC in feedback.
         bitrate_max_bps: What the publisher may send; 0 means as much as its congestion control allows.
+        on_frame: Takes each whole frame of the highest stream, and of those in `wanted`.
     """
 
     def __init__(
@@ -117,7 +146,7 @@ class Ingest:
         *,
         ssrc: int,
         bitrate_max_bps: int,
-        on_frame: Callable[["Ingest", EncodedFrame], None],
+        on_frame: Callable[["Ingest", VideoStream, EncodedFrame], None],
         on_audio: Callable[["Ingest", RtpPacket], None],
     ) -> None:
         self._plan = plan
@@ -128,10 +157,12 @@ class Ingest:
         self._on_frame = on_frame
         self._on_audio = on_audio
         self.peer: RtcPeer | None = None
-        self.video_clock = CaptureClock(VIDEO_RATE)
         self.audio_clock = CaptureClock(AUDIO_RATE)
-        self._assembler: Assembler | None = None
-        self._video_ssrc: int | None = None
+        self.top: VideoStream | None = None
+        """The highest stream that arrives."""
+        self.wanted: frozenset[int] = frozenset()
+        """SSRCs of the streams that viewers get."""
+        self._streams: dict[int, VideoStream] = {}  # by SSRC
         self._audio_ssrc: int | None = None
         self._layers = LayerChooser()
         self._named: dict[bytes, int] = {}  # stream id -> SSRC
@@ -141,7 +172,6 @@ class Ingest:
         self.overloads = 0
         """Times that late media was dropped since this was last reset."""
         self._reception: dict[int, _Reception] = {}
-        self._pli_ms = -PLI_EVERY_MS
         self.last_rtp_ms: float | None = None
         self.last_frame_ms: float | None = None
         self.packets = 0
@@ -149,32 +179,21 @@ class Ingest:
     @property
     def has_gap(self) -> bool:
         """True while packets are missing, so that `tick` must run often."""
-        return self._assembler is not None and self._assembler.has_gap
+        return any(stream.assembler.has_gap for stream in self._streams.values())
 
     @property
     def needs_key(self) -> bool:
         """True while frames are dropped until a keyframe arrives."""
-        return self._assembler is None or self._assembler.needs_key
+        return self.top is None or self.top.assembler.needs_key
 
     @property
     def agreed_codec(self) -> str:
         """Codec name that was negotiated for video."""
         return next(fmt.name for fmt in self._plan.video.values())
 
-    @property
-    def video_ssrc(self) -> int | None:
-        """The SSRC of the stream that is shown."""
-        return self._video_ssrc
-
-    def format_of_video(self) -> PayloadFormat:
-        """Payload format of the assembled frames. Valid once a frame has arrived."""
-        assert self._assembler is not None
-        return self._assembler.format
-
-    @property
-    def lost_frames(self) -> int:
-        """Times that frames were dropped."""
-        return self._assembler.lost_frames if self._assembler is not None else 0
+    def layers(self, now_ms: float) -> list[Layer]:
+        """The streams that arrive, the lowest first; none while there is only one."""
+        return self._layers.below(now_ms) if self._layers.several else []
 
     def on_packet(self, data: bytes, rtcp: bool, now_ms: float, *, late_ms: float = 0.0) -> None:
         """Take one decrypted packet.
@@ -204,8 +223,9 @@ class Ingest:
         elif kind in self._plan.video_rtx:
             original = self._repaired_ssrc(packet.ssrc, data)
             inner = unwrap_rtx(packet, self._plan.video_rtx[kind], original or 0)
-            if original is not None and inner is not None and original == self._video_ssrc and self._misses(inner):
-                self._push(inner, now_ms)
+            stream = self._streams.get(original) if original is not None else None
+            if stream is not None and inner is not None and self._misses(stream, inner):
+                self._push(stream, inner, now_ms)
         elif kind in self._plan.audio:
             self._audio_ssrc = packet.ssrc
             self._count(packet, AUDIO_RATE, now_ms)
@@ -216,15 +236,15 @@ class Ingest:
         if late_ms > LATE_MAX_MS and not self._catching_up:
             self._catching_up = True
             self.overloads += 1
-            if self._assembler is not None:
-                self._assembler.drop_to_key()
+            for stream in self._streams.values():
+                stream.assembler.drop_to_key()
         elif self._catching_up and late_ms < LATE_OVER_MS:
             self._catching_up = False
         return self._catching_up
 
-    def _misses(self, repaired: RtpPacket) -> bool:
-        """Whether a retransmission is one of ours: with several streams it may belong to a stream that is not shown."""
-        return not self._layers.several or (self._assembler is not None and self._assembler.misses(repaired.sequence))
+    def _misses(self, stream: VideoStream, repaired: RtpPacket) -> bool:
+        """Whether a retransmission is of this stream: with several streams it may belong to another one."""
+        return not self._layers.several or stream.assembler.misses(repaired.sequence)
 
     def _learn_name(self, ssrc: int, data: bytes) -> None:
         """Note which stream of simulcast has this SSRC: offers of browsers name none."""
@@ -240,7 +260,11 @@ class Ingest:
             known = self._named.get(header_extension(data, self._plan.repaired_rid) or b"")
             if known is not None:
                 self._rtx_ssrcs[ssrc] = known
-        return self._video_ssrc if known is None else known
+        return self._top_ssrc if known is None else known
+
+    @property
+    def _top_ssrc(self) -> int | None:
+        return self.top.ssrc if self.top is not None else None
 
     def _record_arrival(self, arrivals: ArrivalRecorder, data: bytes, arrived_ms: float) -> None:
         assert self._plan.transport_cc is not None
@@ -253,7 +277,7 @@ class Ingest:
 
     def _send_congestion_feedback(self, arrivals: ArrivalRecorder) -> None:
         self._feedback_timer = None
-        media_ssrc = self._video_ssrc or self._audio_ssrc
+        media_ssrc = self._top_ssrc or self._audio_ssrc
         if self.peer is not None and media_ssrc is not None:
             for message in arrivals.reports(media_ssrc):
                 self.peer.send(message, rtcp=True)
@@ -267,26 +291,30 @@ class Ingest:
         reception.take(packet, now_ms)
 
     def _take_video(self, packet: RtpPacket, now_ms: float) -> None:
-        fmt = self._plan.video[packet.payload_type]
-        if self._layers.take(packet.ssrc, len(packet.payload), now_ms) != packet.ssrc:
-            self._count(packet, VIDEO_RATE, now_ms)
-            return
-        if self._assembler is None or self._video_ssrc != packet.ssrc or self._assembler.format is not fmt:
-            self._assembler = Assembler(fmt, self._frame)
-            self._video_ssrc = packet.ssrc
-            self.video_clock = self._clock_of(packet.ssrc)
+        ssrc, kind = packet.ssrc, packet.payload_type
+        is_top = self._layers.take(ssrc, len(packet.payload), now_ms) == ssrc
         self._count(packet, VIDEO_RATE, now_ms)
-        self._push(packet, now_ms)
+        if not is_top and ssrc not in self.wanted:
+            self._streams.pop(ssrc, None)
+            return
+        stream = self._streams.get(ssrc)
+        if stream is None or stream.payload_type != kind:
+            fmt = self._plan.video[kind].for_stream()
+            stream = self._streams[ssrc] = VideoStream(ssrc, kind, fmt, self._clock_of(ssrc), self._frame)
+        if is_top and self.top is not stream:
+            self.top = stream
+            self._streams = {key: one for key, one in self._streams.items() if one is stream or key in self.wanted}
+        self._push(stream, packet, now_ms)
 
-    def _push(self, packet: RtpPacket, now_ms: float) -> None:
-        if self._assembler is not None:
-            self._assembler.push(packet, now_ms)
-            if self._assembler.needs_key:
-                self.ask_key(now_ms)
+    def _push(self, stream: VideoStream, packet: RtpPacket, now_ms: float) -> None:
+        stream.assembler.push(packet, now_ms)
+        if stream.assembler.needs_key:
+            self.ask_key(now_ms, stream.ssrc)
 
-    def _frame(self, frame: EncodedFrame) -> None:
-        self.last_frame_ms = frame.arrived_ms
-        self._on_frame(self, frame)
+    def _frame(self, stream: VideoStream, frame: EncodedFrame) -> None:
+        if stream is self.top:
+            self.last_frame_ms = frame.arrived_ms
+        self._on_frame(self, stream, frame)
 
     def _on_rtcp(self, data: bytes, now_ms: float) -> None:
         for message in parse_rtcp(data):
@@ -307,22 +335,26 @@ class Ingest:
             self._clocks.clear()
         return self._clocks.setdefault(ssrc, CaptureClock(VIDEO_RATE))
 
-    def ask_key(self, now_ms: float) -> None:
-        """Request a keyframe from the publisher, at most every 400 ms."""
-        if self.peer is not None and self._video_ssrc is not None and now_ms - self._pli_ms >= PLI_EVERY_MS:
-            self._pli_ms = now_ms
-            self.peer.send(build_pli(self._ssrc, self._video_ssrc), rtcp=True)
+    def ask_key(self, now_ms: float, ssrc: int | None = None) -> None:
+        """Request a keyframe of a stream, by default the highest, at most every 400 ms.
+
+        A stream that is not assembled yet is asked when its next packet arrives.
+        """
+        stream = self.top if ssrc is None else self._streams.get(ssrc)
+        if self.peer is not None and stream is not None and stream.take_request(now_ms):
+            self.peer.send(build_pli(self._ssrc, stream.ssrc), rtcp=True)
 
     def tick(self, now_ms: float) -> None:
         """Repeat retransmission requests and give up old gaps. Call every 10 to 20 ms while `has_gap`."""
-        assembler = self._assembler
-        if assembler is None or self.peer is None or self._video_ssrc is None:
+        if self.peer is None:
             return
-        assembler.tick(now_ms)
-        if missing := assembler.due_nacks(now_ms):
-            self.peer.send(build_nack(self._ssrc, self._video_ssrc, missing), rtcp=True)
-        if assembler.needs_key:
-            self.ask_key(now_ms)
+        for stream in list(self._streams.values()):
+            assembler = stream.assembler
+            assembler.tick(now_ms)
+            if missing := assembler.due_nacks(now_ms):
+                self.peer.send(build_nack(self._ssrc, stream.ssrc, missing), rtcp=True)
+            if assembler.needs_key:
+                self.ask_key(now_ms, stream.ssrc)
 
     def report(self, now_ms: float) -> None:
         """Send receiver reports, and the bitrate limit to a publisher without transport-wide feedback. About once a
@@ -331,9 +363,9 @@ class Ingest:
             return
         for media_ssrc, reception in self._reception.items():
             self.peer.send(reception.report(self._ssrc, media_ssrc, now_ms), rtcp=True)
-        if self._video_ssrc is not None:
+        if self.top is not None:
             if self._arrivals is None and self._bitrate_max_bps:
-                self.peer.send(build_remb(self._ssrc, self._video_ssrc, self._bitrate_max_bps), rtcp=True)
+                self.peer.send(build_remb(self._ssrc, self.top.ssrc, self._bitrate_max_bps), rtcp=True)
             if self.needs_key:
                 self.ask_key(now_ms)
 

@@ -1,5 +1,6 @@
 """Chooses one of several simultaneous video streams of a publisher (simulcast): the highest that flows. Pure."""
 
+from dataclasses import dataclass
 from typing import Final, final
 
 WINDOW_MS: Final = 1_000.0
@@ -13,11 +14,21 @@ LAYERS_MAX: Final = 8
 
 
 @final
-class _Layer:
-    __slots__ = ("octets", "seen_ms")
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A stream that arrives, and its bitrate in the last window."""
+
+    ssrc: int
+    bps: float
+
+
+@final
+class _Measured:
+    __slots__ = ("bps", "octets", "seen_ms")
 
     def __init__(self) -> None:
         self.octets = 0
+        self.bps = 0.0
         self.seen_ms = 0.0
 
 
@@ -27,7 +38,7 @@ class LayerChooser:
 
     def __init__(self) -> None:
         self.chosen: int | None = None
-        self._layers: dict[int, _Layer] = {}
+        self._layers: dict[int, _Measured] = {}
         self._window_ms = 0.0
 
     @property
@@ -41,7 +52,7 @@ class LayerChooser:
         if layer is None:
             if len(self._layers) >= LAYERS_MAX and not self._forget_silent(now_ms):
                 return self.chosen
-            layer = self._layers[ssrc] = _Layer()
+            layer = self._layers[ssrc] = _Measured()
         layer.octets += size
         layer.seen_ms = now_ms
         if self.chosen is None:
@@ -49,17 +60,32 @@ class LayerChooser:
         elif ssrc != self.chosen and now_ms - self._layers[self.chosen].seen_ms >= SILENT_MS:
             self.chosen = ssrc
         if now_ms - self._window_ms >= WINDOW_MS:
-            self._window_ms = now_ms
             self._compare(now_ms)
+            self._window_ms = now_ms
         return self.chosen
+
+    def below(self, now_ms: float) -> list[Layer]:
+        """The chosen stream and those with a lower bitrate, the lowest first; empty before the first window is over."""
+        top = self._layers.get(self.chosen) if self.chosen is not None else None
+        if top is None or not top.bps:
+            return []
+        lower = [
+            Layer(ssrc, layer.bps)
+            for ssrc, layer in self._layers.items()
+            if 0 < layer.bps < top.bps and now_ms - layer.seen_ms < SILENT_MS and ssrc != self.chosen
+        ]
+        assert self.chosen is not None
+        return [*sorted(lower, key=lambda layer: layer.bps), Layer(self.chosen, top.bps)]
 
     def _compare(self, now_ms: float) -> None:
         assert self.chosen is not None
+        elapsed_ms = now_ms - self._window_ms
         flowing = [ssrc for ssrc, layer in self._layers.items() if now_ms - layer.seen_ms < SILENT_MS]
         best = max(flowing, key=lambda ssrc: self._layers[ssrc].octets, default=self.chosen)
         if self._layers[best].octets > HIGHER * self._layers[self.chosen].octets:
             self.chosen = best
         for layer in self._layers.values():
+            layer.bps = layer.octets * 8_000 / elapsed_ms
             layer.octets = 0
 
     def _forget_silent(self, now_ms: float) -> bool:

@@ -17,7 +17,7 @@ from sightline.video.media.clip import ClipBuffer
 from sightline.video.media.codecs import H264Format, PayloadFormat
 from sightline.video.media.decoder_budget import DecoderBudget
 from sightline.video.media.egress import Viewer
-from sightline.video.media.ingest import Ingest
+from sightline.video.media.ingest import Ingest, VideoStream
 from sightline.video.media.picture_size import PictureLimit
 from sightline.video.media.picture_threads import PictureThreads
 from sightline.video.media.stream import AUDIO_RATE, VIDEO_RATE, GopCache, StreamFrame, Timeline
@@ -84,7 +84,8 @@ class LiveInput:
         )
         self.format: PayloadFormat | None = None
         self._video_line = Timeline(VIDEO_RATE)
-        self._video_ssrc: int | None = None
+        self._top_layer: int | None = None
+        """SSRC of the stream of frames, clips, new viewers and those whose link carries everything."""
         self._audio_line = Timeline(AUDIO_RATE)
         self._audio_offset: int | None = None
         self._audio_top = 0
@@ -116,6 +117,8 @@ class LiveInput:
         self._video_line.restart()
         self._audio_line.restart()
         self._audio_offset = None
+        self._top_layer = None
+        self.choose_layer(*self.viewers.values())
         self._gone_since_ms = None
         self._connected_at_ms = self._mono_ms()
         self._reported_quiet = None
@@ -161,21 +164,39 @@ class LiveInput:
 
     # -- media
 
-    def on_frame(self, ingest: Ingest, encoded: EncodedFrame) -> None:
-        """Forward a complete frame."""
+    def on_frame(self, ingest: Ingest, stream: VideoStream, encoded: EncodedFrame) -> None:
+        """Forward a complete frame: one of the highest layer to everything, one of a lower layer to its viewers."""
         if self.publisher is None or self.publisher[1] is not ingest or ingest.peer is None:
             return
+        now_ms = self._mono_ms()
+        if stream is ingest.top and stream.ssrc != self._top_layer:
+            if not encoded.key:  # it was a lower layer until now
+                ingest.ask_key(now_ms)
+            else:
+                self._top_layer = stream.ssrc
+                self.choose_layer(*self.viewers.values())
+        is_top = stream.ssrc == self._top_layer
+        frame = self._on_the_line(ingest, stream, encoded, is_top=is_top)
+        if is_top:
+            self._keep(frame)
+        for viewer in list(self.viewers.values()):
+            if viewer.video is not None and (is_top or viewer.video.layer is not None):
+                viewer.video.live(frame, now_ms)
+        if is_top:
+            if frame.key and self._joining:
+                self._joining.clear()
+            self.tap.on_frame(frame)
+
+    def _on_the_line(self, ingest: Ingest, stream: VideoStream, encoded: EncodedFrame, *, is_top: bool) -> StreamFrame:
+        """The frame with its place in the input's sequence and timeline."""
         # Arrival of its last packet at the kernel, not the time at which this process read it.
         wall_ms = self._wall_ms() - max(0, int(self._mono_ms() - encoded.arrived_ms))
-        self._sequence = max(self._sequence + 1, wall_ms)
-        captured_at_ms, claimed = ingest.video_clock.captured(encoded.timestamp, wall_ms)
-        fmt = ingest.format_of_video()
-        if ingest.video_ssrc != self._video_ssrc:  # another layer of simulcast has timestamps of its own
-            self._video_ssrc = ingest.video_ssrc
-            self._video_line.restart()
-        frame = StreamFrame(
-            sequence=self._sequence,
-            timestamp=self._video_line.map(encoded.timestamp, encoded.arrived_ms),
+        if is_top:
+            self._sequence = max(self._sequence + 1, wall_ms)
+        captured_at_ms, claimed = stream.clock.captured(encoded.timestamp, wall_ms)
+        return StreamFrame(
+            sequence=self._sequence if is_top else wall_ms,
+            timestamp=self._video_line.map(encoded.timestamp, encoded.arrived_ms, stream.ssrc),
             payloads=encoded.payloads,
             key=encoded.key,
             size=encoded.size,
@@ -183,22 +204,19 @@ class LiveInput:
             captured_at_ms=captured_at_ms,
             captured_by_rtcp=claimed,
             publisher_epoch=self._epoch,
-            format=fmt,
+            format=stream.assembler.format,
+            layer=stream.ssrc,
         )
+
+    def _keep(self, frame: StreamFrame) -> None:
+        """Take a frame of the highest layer for new viewers and clips."""
         self._frames_since_tick += 1
         self._last_frame = frame
-        if self.format is not None and self.format.name != fmt.name:
-            self._codec_changed(fmt)
-        self.format = fmt
+        if self.format is not None and self.format.name != frame.format.name:
+            self._codec_changed(frame.format)
+        self.format = frame.format
         self.gop.add(frame)
         self.clips.add(frame)
-        now_ms = self._mono_ms()
-        for viewer in list(self.viewers.values()):
-            if viewer.video is not None:
-                viewer.video.live(frame, now_ms)
-        if frame.key and self._joining:
-            self._joining.clear()
-        self.tap.on_frame(frame)
 
     def _codec_changed(self, fmt: PayloadFormat) -> None:
         """Disconnect viewers that did not negotiate the new codec; they must reconnect."""
@@ -218,7 +236,7 @@ class LiveInput:
         sequence = (packet.sequence + self._audio_offset) & 0xFFFF
         if (sequence - self._audio_top) & 0xFFFF < 0x8000:
             self._audio_top = sequence
-        timestamp = self._audio_line.map(packet.timestamp, now_ms)
+        timestamp = self._audio_line.map(packet.timestamp, now_ms, packet.ssrc)
         wall_ms = self._wall_ms()
         self._audio_lag_ms = wall_ms - ingest.audio_clock.captured(packet.timestamp, wall_ms)[0]
         for viewer in self.viewers.values():
@@ -241,6 +259,7 @@ class LiveInput:
 
     def viewer_connected(self, viewer: Viewer) -> None:
         """Replay the GOP to a new viewer, or request a keyframe."""
+        self.choose_layer(viewer)
         if not self._replay(viewer):
             self._joining[viewer.resource] = self._mono_ms()
             self.ask_key()
@@ -248,10 +267,33 @@ class LiveInput:
     def viewer_needs_key(self, viewer: Viewer) -> None:
         """Handle a viewer's keyframe request (PLI): replay the GOP, or request a keyframe."""
         if not self._replay(viewer):
-            self.ask_key()
+            self._ask_key_for(viewer)
+
+    def _ask_key_for(self, viewer: Viewer) -> None:
+        """Request a keyframe of the layer that a viewer gets."""
+        if self.publisher is not None:
+            layer = viewer.video.layer if viewer.video is not None else None
+            self.publisher[1].ask_key(self._mono_ms(), layer)
+
+    def choose_layer(self, *viewers: Viewer) -> None:
+        """Give viewers the layer that their link carries."""
+        if self.publisher is None:
+            return
+        ingest, now_ms = self.publisher[1], self._mono_ms()
+        layers = ingest.layers(now_ms)
+        for viewer in viewers:
+            if viewer.video is not None:
+                viewer.video.choose_layer(layers, now_ms)
+        legs = [viewer.video for viewer in self.viewers.values() if viewer.video is not None]
+        ingest.wanted = frozenset(leg.layer for leg in legs if leg.layer is not None)
+        for viewer in viewers:
+            if viewer.video is not None and viewer.video.awaits_layer:
+                self._ask_key_for(viewer)
 
     def _replay(self, viewer: Viewer, *, anyway: bool = False) -> bool:
         if viewer.video is None or not (anyway or self.gop.span_ms <= REPLAY_MAX_SPAN_MS):
+            return False
+        if viewer.video.layer not in (None, self._top_layer):
             return False
         return viewer.video.replay(self.gop.frames, self._mono_ms())
 
@@ -310,12 +352,11 @@ class LiveInput:
             self._emit(self.session_id, MediaKind.DISCONNECTED, at_ms)
 
     def _report_viewers(self, now_ms: float, wall_ms: int) -> None:
-        last = self._last_frame
-        lag_ms = float(wall_ms - last.captured_at_ms) if last is not None else 0.0
+        self.choose_layer(*self.viewers.values())
         for viewer in self.viewers.values():
             if viewer.wants_key(now_ms):
-                self.ask_key()
-            viewer.report(float(wall_ms), now_ms, lag_ms, self._audio_lag_ms)
+                self._ask_key_for(viewer)
+            viewer.report(float(wall_ms), now_ms, self._audio_lag_ms)
         for resource, since_ms in list(self._joining.items()):
             if self._has_joined(self.viewers.get(resource), now_ms - since_ms):
                 del self._joining[resource]

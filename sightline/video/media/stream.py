@@ -11,6 +11,8 @@ AUDIO_RATE: Final = 48
 """RTP ticks per millisecond."""
 GOP_MAX_FRAMES: Final = 1_500
 """A group of more frames is not cached: 12 s at 125 frames a second."""
+STREAMS_MAX: Final = 8
+"""Streams of a publisher that are mapped at the same time."""
 CAPTURE_MAX_LAG_MS: Final = 5_000
 """A capture time further in the past than this means that the publisher's clock is wrong; it is not used."""
 
@@ -32,34 +34,38 @@ class StreamFrame:
     captured_by_rtcp: bool
     publisher_epoch: int
     format: PayloadFormat
+    layer: int
+    """SSRC of the publisher's stream: with simulcast there are several."""
 
 
 @final
 class Timeline:
-    """Maps RTP timestamps of successive publishers onto one increasing timeline."""
+    """Maps RTP timestamps of successive and simultaneous streams onto one timeline, a new stream by its arrival."""
 
     def __init__(self, ticks_per_ms: int) -> None:
         self._rate = ticks_per_ms
-        self._source: int | None = None
-        self._out = 0
+        self._streams: dict[int, tuple[int, int]] = {}  # SSRC -> (its newest timestamp, where that was mapped to)
         self._top = 0
         self._at_ms = 0.0
 
     def restart(self) -> None:
-        """The next timestamp is from another publisher."""
-        self._source = None
+        """The next timestamps are from another publisher."""
+        self._streams.clear()
 
-    def map(self, timestamp: int, now_ms: float) -> int:
+    def map(self, timestamp: int, now_ms: float, ssrc: int) -> int:
         """The position of a 32-bit timestamp on the timeline."""
-        if self._source is None:
-            self._out = self._top + max(self._rate, int((now_ms - self._at_ms) * self._rate)) if self._top else 0
+        known = self._streams.get(ssrc)
+        if known is None:
+            out = self._top + max(self._rate, int((now_ms - self._at_ms) * self._rate)) if self._top else 0
+            if len(self._streams) >= STREAMS_MAX:
+                self._streams.clear()
         else:
-            step = (timestamp - self._source) & 0xFFFFFFFF
-            self._out += step if step < 0x80000000 else step - 0x100000000
-        self._source = timestamp
-        self._top = max(self._top, self._out)
-        self._at_ms = now_ms
-        return self._out
+            step = (timestamp - known[0]) & 0xFFFFFFFF
+            out = known[1] + (step if step < 0x80000000 else step - 0x100000000)
+        self._streams[ssrc] = (timestamp, out)
+        if out >= self._top:
+            self._top, self._at_ms = out, now_ms
+        return out
 
 
 @final

@@ -313,7 +313,7 @@ class MediaServer:
         ssrcs = (self._random32(), self._random32(), self._random32())
         agreement = agree_play(offer, live=live.live_codec, profile=live.live_profile, stream="sightline", ssrcs=ssrcs)
         resource = self._ids.uuid()
-        viewer = Viewer(resource, live.viewer_needs_key)
+        viewer = Viewer(resource, needs_key=live.viewer_needs_key, choose_layer=live.choose_layer)
 
         def on_closed(reason: str) -> None:
             self._forget(resource)

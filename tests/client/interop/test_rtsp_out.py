@@ -29,11 +29,18 @@ for number in range(30):
 """
 
 
+GSTREAMER: Final = (
+    "rtspsrc location={url} protocols=tcp ! rtph264depay ! h264parse ! openh264dec ! videoconvert ! "
+    "jpegenc quality=90 ! identity eos-after=31 ! multifilesink location=gst-%02d.jpg"
+)
+"""Elements that DeepStream reads with too; its own decoder needs a GPU."""
+FFMPEG: Final = "-nostdin -loglevel error -rtsp_transport tcp -i {url} -frames:v 30 -q:v 2 ffmpeg-%02d.jpg"
+"""Options with which Frigate reads, before those of its detectors."""
+
+
 async def run(folder: Path, *command: str) -> str:
-    """Run a Python program to its end; returns what it prints."""
-    call = partial(
-        trio.run_process, [sys.executable, *command], cwd=folder, capture_stdout=True, capture_stderr=True, check=False
-    )
+    """Run a program to its end; returns what it prints."""
+    call = partial(trio.run_process, command, cwd=folder, capture_stdout=True, capture_stderr=True, check=False)
     with trio.fail_after(150):
         done: subprocess.CompletedProcess[bytes] = await call()
     assert done.returncode == 0, done.stderr.decode()
@@ -45,7 +52,9 @@ def pictures_in(folder: Path, pattern: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted(folder.glob(pattern))]
 
 
-async def test_opencv_reads_a_session_by_rtsp_and_the_example_marks_people(dev: dict[str, Any], tmp_path: Path) -> None:
+async def test_opencv_gstreamer_and_ffmpeg_read_a_session_by_rtsp_and_the_example_marks_people(
+    dev: dict[str, Any], tmp_path: Path
+) -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 24
     async with (
         AsyncSightline(dev["url"], dev["consumerKey"]) as sl,
@@ -54,14 +63,17 @@ async def test_opencv_reads_a_session_by_rtsp_and_the_example_marks_people(dev: 
         await view.frame()
         whep_url = (await sl.sessions.viewer_token(view.session.id)).whep_url
         async with an_rtsp_bridge(whep_url) as url:
-            await run(tmp_path, "-c", READ, url)
-            printed = await run(tmp_path, str(EXAMPLE), url, "4")
-    pictures = pictures_in(tmp_path, "[0-9][0-9].jpg")
-    numbers = [number for number in map(counter_of, pictures) if number is not None]
-    assert len(numbers) >= 25, "the counter of the clip is read"
-    rising = sum(later > earlier for earlier, later in itertools.pairwise(numbers))
-    assert rising >= len(numbers) - 2, "frames come in order; the clip begins again at most once"
-    assert simplejpeg.decode_jpeg_header(pictures[0])[:2] == (720, 1280)
+            await run(tmp_path, sys.executable, "-c", READ, url)
+            printed = await run(tmp_path, sys.executable, str(EXAMPLE), url, "4")
+            await run(tmp_path, "gst-launch-1.0", "-q", *GSTREAMER.format(url=url).split())
+            await run(tmp_path, "ffmpeg", *FFMPEG.format(url=url).split())
+    for pattern in ("[0-9][0-9].jpg", "gst-*.jpg", "ffmpeg-*.jpg"):
+        pictures = pictures_in(tmp_path, pattern)
+        numbers = [number for number in map(counter_of, pictures) if number is not None]
+        assert len(numbers) >= 25, f"the counter of the clip is read in {pattern}"
+        rising = sum(later > earlier for earlier, later in itertools.pairwise(numbers))
+        assert rising >= len(numbers) - 2, "frames come in order; the clip begins again at most once"
+        assert simplejpeg.decode_jpeg_header(pictures[0])[:2] == (720, 1280)
     found = [int(count) for count in re.findall(r": (\d+) people", printed)]
     assert len(found) == 4
     assert max(found) >= 1, "people walk in the clip"

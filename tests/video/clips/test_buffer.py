@@ -63,6 +63,7 @@ class Bench:
             captured_at_ms=self.now_ms - 30,
             captured_by_rtcp=True,
             publisher_epoch=7,
+            layer=1,
             format=fmt,
         )
         self.buffer.add(frame)

@@ -50,3 +50,18 @@ def test_any_number_of_streams_costs_bounded_memory(packets: list[tuple[int, int
         now_ms += wait_ms
         assert chooser.take(ssrc, size, now_ms) is not None
     assert len(chooser._layers) <= LAYERS_MAX
+
+
+def test_layers_are_listed_with_their_bitrates_up_to_the_chosen_one_and_without_those_that_stopped():
+    chooser = LayerChooser()
+    assert chooser.below(0.0) == []
+    for now_ms in range(0, 4_000, 10):
+        for ssrc in (HIGH, LOW, MIDDLE) if now_ms < 3_000 else (HIGH, LOW):
+            chooser.take(ssrc, SIZES[ssrc], float(now_ms))
+        if now_ms == 2_500:
+            assert [(layer.ssrc, round(layer.bps / 1000)) for layer in chooser.below(now_ms)] == [
+                (LOW, 160),
+                (MIDDLE, 480),
+                (HIGH, 960),
+            ]
+    assert [layer.ssrc for layer in chooser.below(4_000.0)] == [LOW, HIGH]

@@ -25,7 +25,7 @@ def an_ingest(frames: list[EncodedFrame]) -> Ingest:
         IngestPlan(video={96: H264Format()}),
         ssrc=9,
         bitrate_max_bps=0,
-        on_frame=lambda _, frame: frames.append(frame),
+        on_frame=lambda _, __, frame: frames.append(frame),
         on_audio=lambda *_: None,
     )
 

@@ -42,6 +42,7 @@ def a_source(payloads: tuple[bytes, ...]) -> StreamFrame:
         captured_at_ms=0,
         captured_by_rtcp=False,
         publisher_epoch=1,
+        layer=1,
         format=H264Format(),
     )
 

@@ -76,6 +76,7 @@ class Bench:
             captured_at_ms=self.now_ms,
             captured_by_rtcp=False,
             publisher_epoch=1,
+            layer=1,
             format=self.format,
         )
         self.gop.add(stream)
@@ -95,6 +96,7 @@ class Bench:
             captured_at_ms=self.now_ms,
             captured_by_rtcp=False,
             publisher_epoch=1,
+            layer=1,
             format=self.format,
         )
         self.gop.add(stream)
@@ -279,6 +281,7 @@ def test_a_damaged_stream_shows_nothing_until_the_next_keyframe():
             captured_at_ms=good.captured_at_ms + 33,
             captured_by_rtcp=False,
             publisher_epoch=1,
+            layer=1,
             format=H264Format(),
         )
         bench.gop.add(broken)

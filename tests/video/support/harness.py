@@ -131,6 +131,7 @@ async def a_rig(
     """Run the backend and serve its signalling, by default on a free loopback port.
 
     Args:
+        links: By kind of request; later changes apply to later offers.
         public_host: Address by which clients reach it, if it is another than `host`.
     """
     listeners, base_url = await listen(host, port)
@@ -140,7 +141,7 @@ async def a_rig(
     async with open_embedded(chosen, clock=SystemClock(), access=access) as backend, trio.open_nursery() as nursery:
         rig = Rig(backend=backend, base_url=base_url)
         nursery.start_soon(rig.record)
-        middle = Middle(nursery, links or {}, rig.answered)
+        middle = Middle(nursery, {} if links is None else links, rig.answered)
         serve(nursery, listeners, signal_handler(backend, base_url, middle))
         try:
             yield rig

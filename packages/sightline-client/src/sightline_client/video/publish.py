@@ -2,7 +2,8 @@
 
 Command: `python -m sightline_client.video.publish SOURCE --whip URL`, or both by the environment.
 
-Uses stock aiortc, independent of the server's own transport. Reconnects when the connection is lost.
+Uses stock aiortc, independent of the server's own transport. Reconnects when the connection is lost, at once if this
+machine has got another address.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +22,7 @@ from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
 from sightline_client.video.live_source import LiveTrack, SourceLostError, UnusableSourceError, is_live, open_live_track
+from sightline_client.video.route import LOOK_S, Route
 from sightline_client.video.stock_peers import tune_stock_peers
 from sightline_client.video.whip_client import OfferClient, OfferRefusedError
 
@@ -130,8 +133,9 @@ async def publish(source: str, whip_url: str, seconds: float | None, stop: async
     ends_at = None if seconds is None else loop.time() + seconds
     connected_once, failures, lost_at = False, 0, 0.0
     while not stop.is_set() and (ends_at is None or loop.time() < ends_at):
+        lost: Route | None = None
         try:
-            await _publish_once(source, whip_url, ends_at, stop)
+            lost = await _publish_once(source, whip_url, ends_at, stop)
             connected_once, failures = True, 0
         except SourceLostError as error:
             sys.stderr.write(f"publish: {error}; trying again\n")
@@ -142,11 +146,19 @@ async def publish(source: str, whip_url: str, seconds: float | None, stop: async
         if not failures:
             lost_at = loop.time()
         failures += 1
-        await _wait_any(stop, RETRY_S[min(failures, len(RETRY_S)) - 1])
+        if lost is None:
+            await _wait_any(stop, RETRY_S[min(failures, len(RETRY_S)) - 1])
+        else:
+            sys.stderr.write("publish: this machine has lost its address; connecting again\n")
+            await _wait_unless(stop, lost.another(), GIVE_UP_AFTER_S)
 
 
-async def _publish_once(source: str, whip_url: str, ends_at: float | None, stop: asyncio.Event) -> None:
-    """Run one connection until it is lost or stopped, or the time is over."""
+async def _publish_once(source: str, whip_url: str, ends_at: float | None, stop: asyncio.Event) -> Route | None:
+    """Run one connection until it is lost or stopped, or the time is over.
+
+    Returns:
+        How the server was reached, if this machine has lost its address.
+    """
     loop = asyncio.get_running_loop()
     track = await _open_track(source)
     client = OfferClient(whip_url)
@@ -173,10 +185,13 @@ async def _publish_once(source: str, whip_url: str, ends_at: float | None, stop:
         sys.stdout.flush()
         while peer.connectionState == "connected" and track.readyState == "live" and not stop.is_set():
             changed.clear()
-            left = None if ends_at is None else ends_at - loop.time()
-            if left is not None and left <= 0:
+            left = LOOK_S if ends_at is None else min(LOOK_S, ends_at - loop.time())
+            if left <= 0:
                 break
-            await _wait_first(stop, changed, left)
+            if client.is_cut_off:
+                break
+            await _wait_unless(stop, changed.wait(), left)
+        return client.route if client.is_cut_off else None
     finally:
         track.stop()
         # A server that is down answers no DELETE, and stopping must not take long.
@@ -194,8 +209,9 @@ async def _wait_any(event: asyncio.Event, at_most_s: float) -> None:
         pass
 
 
-async def _wait_first(one: asyncio.Event, other: asyncio.Event, at_most_s: float | None) -> None:
-    waits = [asyncio.create_task(one.wait()), asyncio.create_task(other.wait())]
+async def _wait_unless(stop: asyncio.Event, work: Coroutine[Any, Any, object], at_most_s: float) -> None:
+    """Wait for the work, but not longer than until `stop` is set or the time is over."""
+    waits = [asyncio.create_task(stop.wait()), asyncio.create_task(work)]
     try:
         await asyncio.wait(waits, timeout=at_most_s, return_when=asyncio.FIRST_COMPLETED)
     finally:

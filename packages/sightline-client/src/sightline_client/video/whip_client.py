@@ -11,6 +11,8 @@ import httpx2
 from aiortc import RTCConfiguration, RTCIceServer, RTCPeerConnection, RTCSessionDescription
 from aiortc.rtcicetransport import parse_stun_turn_uri
 
+from sightline_client.video.route import Route
+
 HTTP_TIMEOUT_S: Final = 10.0
 _VALUE: Final = r'(?:"(?:[^"\\]|\\.)*"|[^",;\s]+)'
 _LINK: Final = re.compile(rf"<([^>]*)>((?:\s*;\s*[\w-]+\s*=\s*{_VALUE})*)")
@@ -59,6 +61,8 @@ class OfferClient:
         self._url = url
         self._http = httpx2.AsyncClient(timeout=HTTP_TIMEOUT_S, follow_redirects=True)
         self._resource: str | None = None
+        self.route: Route | None = None
+        """How the server was reached."""
         self.posted_at_s: float | None = None
         """When the offer went out, on the loop's clock."""
 
@@ -74,7 +78,12 @@ class OfferClient:
 
     async def _reach(self, method: str, headers: dict[str, str], body: str | None = None) -> httpx2.Response:
         try:
-            return await self._http.request(method, self._url, content=body, headers=headers)
+            async with self._http.stream(method, self._url, content=body, headers=headers) as reply:
+                socket = reply.extensions["network_stream"]  # may be closed once the body is read
+                ends = (socket.get_extra_info(name) for name in ("client_addr", "server_addr"))
+                self.route = Route(*(str(end[0]) for end in ends))
+                await reply.aread()
+                return reply
         except httpx2.HTTPError as error:
             raise OfferRefusedError(f"cannot reach the server: {str(error) or type(error).__name__}") from error
 
@@ -97,11 +106,19 @@ class OfferClient:
             self._resource = urljoin(str(reply.url), reply.headers["location"])
         await peer.setRemoteDescription(RTCSessionDescription(sdp=reply.text, type="answer"))
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether this machine has lost the address from which the offer was sent."""
+        return self.route is not None and self.route.is_gone
+
     async def close(self) -> None:
-        """End the session on the server, if it can still be reached."""
+        """End the session on the server, if it can still be reached.
+
+        A client that was cut off connects again, which ends its old session.
+        """
         resource, self._resource = self._resource, None
         try:
-            if resource is not None:
+            if resource is not None and not self.is_cut_off:
                 await self._http.delete(resource)
         except httpx2.HTTPError:
             pass  # the server detects it by timeout

@@ -1,0 +1,68 @@
+"""The sound of a phone's microphone reaches who watches, once both have switched it on."""
+
+from playwright.sync_api import Browser
+
+from tests.console.people import (
+    PATIENCE_MS,
+    PHONE,
+    ConsoleServer,
+    Tab,
+    a_tab,
+    add_funds,
+    camera_link,
+    come_online,
+    request_view,
+    sign_up,
+)
+
+PLACE = (48.137154, 11.576124)
+LOUDEST = """(milliseconds) => new Promise((done) => {
+  const context = new AudioContext();
+  const analyser = context.createAnalyser();
+  context.createMediaStreamSource(document.querySelector("video").srcObject).connect(analyser);
+  const samples = new Float32Array(analyser.fftSize);
+  let loudest = 0;
+  const timer = setInterval(() => {
+    analyser.getFloatTimeDomainData(samples);
+    loudest = Math.max(loudest, ...samples.map(Math.abs));
+  }, 20);
+  setTimeout(() => (clearInterval(timer), context.close(), done(loudest)), milliseconds);
+})"""
+"""The highest level, 0 to 1, that the player of the page gets."""
+BEEPS_MS = 3_000
+"""The fake microphone beeps once or twice in a second."""
+
+
+def loudest(tab: Tab) -> float:
+    return float(tab.page.evaluate(LOUDEST, BEEPS_MS))
+
+
+def test_who_watches_hears_the_microphone_once_both_have_switched_it_on(browser: Browser, server: ConsoleServer):
+    with (
+        a_tab(browser, server.url, place=PLACE) as consumer,
+        a_tab(browser, server.url, place=PLACE) as operator,
+        a_tab(browser, server.url, PHONE, place=PLACE) as phone,
+    ):
+        sign_up(consumer, "Square Ears", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Square Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        request_view(consumer, "Is it loud?")
+        phone.click("#start")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        assert loudest(consumer) < 0.001, "the microphone is off at first"
+        phone.click("text=Microphone on")
+        phone.shows("text=Microphone off")
+        consumer.page.wait_for_function(f"() => ({LOUDEST})(500).then((level) => level > 0.05)", timeout=PATIENCE_MS)
+        is_muted = "document.querySelector('video').muted"
+        assert consumer.page.evaluate(is_muted), "browsers play no sound that nobody asked for"
+        consumer.click("text=Sound on")
+        consumer.shows("text=Sound off")
+        assert not consumer.page.evaluate(is_muted)
+        assert loudest(consumer) > 0.05
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        phone.click("text=Microphone off")
+        consumer.page.wait_for_function(f"() => ({LOUDEST})(1500).then((level) => level < 0.001)", timeout=PATIENCE_MS)
+        consumer.click("#end")
+        consumer.shows("#to-receipt")
+        assert consumer.problems == operator.problems == phone.problems == []
