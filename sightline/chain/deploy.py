@@ -168,14 +168,14 @@ def signer_of(name: str) -> Signer:
         signer = Signer(key)
     except ValueError:
         raise DeploymentError(f"{name} is not a private key of 32 bytes in hex") from None
-    require_private_key(signer, key)
+    require_private_key(signer.address, key)
     return signer
 
 
 def _signer_in(keystore: Path) -> Signer:
     key = read_keystore(keystore, getpass.getpass(f"password of {keystore.name}: "))
     signer = Signer(key)
-    require_private_key(signer, key)
+    require_private_key(signer.address, key)
     return signer
 
 

@@ -307,6 +307,8 @@ class ChainEscrow:
         hold = None if opening is None else hold_of(opening)
         if opening is None or hold is None:
             return None
+        # As in a capture: the contract refuses more than the hold has, and a reorganisation may have lowered it.
+        clean_seconds = min(clean_seconds, hold.max_amount // hold.rate)
         message = MeterStatement(
             hold_hash=hold.hash(), clean_seconds=clean_seconds, head_hash=bytes.fromhex(head_hash),
             is_final=is_final,

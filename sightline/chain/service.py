@@ -25,7 +25,7 @@ from sightline.chain.embedded.node import (
     running_node,
 )
 from sightline.chain.escrow import ChainEscrow, Domains
-from sightline.chain.meter import MeterKey
+from sightline.chain.meter import Meter, MeterKey, open_remote_meter
 from sightline.chain.profile import profile_of
 from sightline.chain.reconcile.reconciler import BooksRows, Reconciler
 from sightline.chain.reconcile.source import ChainSource
@@ -110,7 +110,11 @@ class ChainOptions:
     unpaid_opens_max: int = 0
     """Holds of a payer in 24 hours that may end without a charge; 0: no limit."""
     meter_key: bytes | None = None
-    """Private key of the meter; required with is_escrow on an external chain. It must not be the relayer's."""
+    """Private key of the meter. With is_escrow an external chain needs it or the next setting. It must not be the
+    relayer's.
+    """
+    meter_signer_url: str | None = None
+    """JSON-RPC URL of the process that has the meter's key."""
     capture_window_ms: int | None = None
     """How long a capture waits for others. Default 0 on the embedded chain, 10 000 elsewhere."""
     max_fee_bps: int = 5_000
@@ -368,7 +372,7 @@ class Endpoint:
     url: str
     identity: ChainIdentity
     signer: Signer
-    meter: MeterKey | None
+    meter: Meter | None
     """Signs for SessionEscrow; None with SessionSettlement."""
     refund_signer: Signer | None
     chain_name: str
@@ -556,7 +560,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         signer = Signer(key)
     except Exception as error:
         raise KeyRefusedError("the relayer key is not a private key") from error
-    require_private_key(signer, key)
+    require_private_key(signer.address, key)
     rpc = await stack.enter_async_context(open_rpc(url, RpcOptions(timeout_ms=options.rpc_timeout_ms), ids))
     rpc.chain_id = chain_id = hex_int(await rpc.call("eth_chainId"))
     if options.chain_id not in (None, chain_id):
@@ -576,7 +580,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         url=url,
         identity=identity,
         signer=signer,
-        meter=_external_meter(options, signer, identity) if options.is_escrow else None,
+        meter=await _external_meter(stack, options, signer, identity, ids) if options.is_escrow else None,
         refund_signer=None if options.refund_key is None else Signer(options.refund_key),
         chain_name=options.chain_name or profile.name or f"Chain {chain_id}",
         depth=profile.depth if options.depth is None else options.depth,
@@ -619,17 +623,28 @@ def _meter(key: bytes, chain_id: int, contract: str) -> MeterKey:
     return MeterKey(key, chain_id=chain_id, contract=to_checksum_address(contract))
 
 
-def _external_meter(options: ChainOptions, relayer: Signer, identity: ChainIdentity) -> MeterKey:
-    if options.meter_key is None:
-        raise ChainRefusedError("SessionEscrow needs the meter's key")
-    try:
-        signer = Signer(options.meter_key)
-    except Exception as error:
-        raise KeyRefusedError("the meter's key is not a private key") from error
-    require_private_key(signer, options.meter_key)
-    if signer.address == relayer.address:
+async def _external_meter(
+    stack: AsyncExitStack, options: ChainOptions, relayer: Signer, identity: ChainIdentity, ids: Ids
+) -> Meter:
+    meter: Meter
+    if options.meter_signer_url is not None:
+        meter = await stack.enter_async_context(
+            open_remote_meter(
+                options.meter_signer_url, chain_id=identity.chain_id,
+                contract=to_checksum_address(identity.settlement_address), timeout_ms=options.rpc_timeout_ms, ids=ids,
+            )
+        )  # fmt: skip
+    elif options.meter_key is not None:
+        try:
+            meter = _meter(options.meter_key, identity.chain_id, identity.settlement_address)
+        except Exception as error:
+            raise KeyRefusedError("the meter's key is not a private key") from error
+        require_private_key(meter.address, options.meter_key)
+    else:
+        raise ChainRefusedError("SessionEscrow needs the meter's key, or its signer")
+    if meter.address == relayer.address:
         raise KeyRefusedError("the meter's key is the relayer's: a stolen gas key would charge sessions")
-    return _meter(options.meter_key, identity.chain_id, identity.settlement_address)
+    return meter
 
 
 async def _require_contracts(

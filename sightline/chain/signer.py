@@ -74,14 +74,14 @@ class Signer:
         return 27 + signature[64], signature[:32], signature[32:64]
 
 
-def require_private_key(signer: Signer, key: bytes) -> None:
+def require_private_key(address: str, key: bytes) -> None:
     """Refuse publicly known keys: the development accounts and small numbers.
 
     Raises:
         KeyRefusedError: The key is publicly known.
     """
-    if signer.address.lower() in WELL_KNOWN_ADDRESSES or int.from_bytes(key, "big") <= SMALL_KEYS:
-        raise KeyRefusedError(f"the relayer key of {signer.address} is a well-known development key")
+    if address.lower() in WELL_KNOWN_ADDRESSES or int.from_bytes(key, "big") <= SMALL_KEYS:
+        raise KeyRefusedError(f"the key of {address} is a well-known development key")
 
 
 def read_keystore(path: Path, password: str) -> bytes:

@@ -256,8 +256,12 @@ class Settings(BaseModel):
     chain_relayer_password: SecretStr | None = Field(None, description="Password of the keystore file.")
     chain_meter_key: SecretStr | None = Field(
         None,
-        description="Private key of the meter, 32 bytes in hex, not the relayer's; required with FUNDS_POLICY=escrow "
-        "and CHAIN_RPC_URL.",
+        description="Private key of the meter, 32 bytes in hex, not the relayer's; FUNDS_POLICY=escrow with "
+        "CHAIN_RPC_URL needs it or CHAIN_METER_SIGNER_URL.",
+    )
+    chain_meter_signer_url: str | None = Field(
+        None,
+        description="JSON-RPC URL of a process that has the meter's key and no other one, such as Web3Signer.",
     )
     chain_refund_key: SecretStr | None = Field(
         None,
@@ -270,6 +274,12 @@ class Settings(BaseModel):
     )
     chain_free_settle_seconds: int = Field(
         600, ge=0, description="Sessions without a charge are settled together, at most this often, in seconds."
+    )
+    chain_max_fee_gwei: int = Field(
+        500,
+        ge=1,
+        description="Maximum fee per gas of a transaction, in gwei; transactions wait while the chain's fees are above "
+        "it.",
     )
     chain_confirmations: int | None = Field(
         None,
@@ -513,7 +523,12 @@ class Settings(BaseModel):
         return tuple(value if value == "*" else check_host(value) for value in values)
 
     @field_validator(
-        "chain_public_rpc_url", "chain_explorer_url", "traces_endpoint", "video_mediamtx_url", "video_mediamtx_api_url"
+        "chain_public_rpc_url",
+        "chain_explorer_url",
+        "chain_meter_signer_url",
+        "traces_endpoint",
+        "video_mediamtx_url",
+        "video_mediamtx_api_url",
     )
     @classmethod
     def _check_http_url(cls, value: str | None) -> str | None:
@@ -657,8 +672,12 @@ class Settings(BaseModel):
                 "SIGHTLINE_CHAIN_RPC_URL needs the relayer's key: SIGHTLINE_CHAIN_RELAYER_KEY or "
                 "SIGHTLINE_CHAIN_RELAYER_KEYSTORE."
             )
-        if self.chain_rpc_url is not None and self.funds_policy == "escrow" and self.chain_meter_key is None:
-            raise ValueError("FUNDS_POLICY=escrow with SIGHTLINE_CHAIN_RPC_URL needs SIGHTLINE_CHAIN_METER_KEY.")
+        meters = [each for each in (self.chain_meter_key, self.chain_meter_signer_url) if each is not None]
+        if self.chain_rpc_url is not None and self.funds_policy == "escrow" and len(meters) != 1:
+            raise ValueError(
+                "FUNDS_POLICY=escrow with SIGHTLINE_CHAIN_RPC_URL needs the meter's key: SIGHTLINE_CHAIN_METER_KEY or "
+                "SIGHTLINE_CHAIN_METER_SIGNER_URL."
+            )
         return self
 
     @property

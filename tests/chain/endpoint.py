@@ -9,6 +9,7 @@ from typing import Any
 
 import trio
 
+from sightline.chain.contracts.abi import SETTLED_TOPIC
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from sightline.domain.errors import ChainUnavailableError
 from sightline.system.ids import SystemIds
@@ -125,6 +126,57 @@ async def lose_reply(request: Request, forward: Forward) -> Response | None:
 async def lose_request(request: Request, forward: Forward) -> Response | None:
     """Drop the request before the node receives it."""
     return None
+
+
+async def hang(request: Request, forward: Forward) -> Response | None:
+    """Never answer."""
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+async def no_receipt(request: Request, forward: Forward) -> Response | None:
+    """Know no transaction."""
+    return {"jsonrpc": "2.0", "id": request["id"], "result": None}
+
+
+async def failed_receipt(request: Request, forward: Forward) -> Response | None:
+    """Report that a mined transaction reverted."""
+    answer = await forward(request)
+    if answer["result"] is not None:
+        answer["result"] |= {"status": "0x0", "logs": []}
+    return answer
+
+
+async def cheaper_receipt(request: Request, forward: Forward) -> Response | None:
+    """Report that a mined transaction used one gas less."""
+    answer = await forward(request)
+    if answer["result"] is not None:
+        answer["result"]["gasUsed"] = hex(int(answer["result"]["gasUsed"], 16) - 1)
+    return answer
+
+
+async def altered_event(request: Request, forward: Forward) -> Response | None:
+    """Change the amount of each event Settled, in logs and receipts."""
+    answer = await forward(request)
+    result = answer.get("result") or []
+    for log in result if isinstance(result, list) else result.get("logs", ()):
+        if isinstance(log, dict) and log.get("topics", [""])[0].lower() == SETTLED_TOPIC:
+            log["data"] = "0x" + (1).to_bytes(32).hex() + log["data"][66:]
+    return answer
+
+
+def behind(head: int) -> Fault:
+    """Serve the chain as it was at this block."""
+
+    async def old(request: Request, forward: Forward) -> Response | None:
+        if request["method"] == "eth_blockNumber":
+            return {"jsonrpc": "2.0", "id": request["id"], "result": hex(head)}
+        if request["method"] == "eth_getTransactionReceipt":
+            return await no_receipt(request, forward)
+        params = [hex(head) if each in ("latest", "pending") else each for each in request["params"]]
+        return await forward(request | {"params": params})
+
+    return old
 
 
 def some_times(count: int, fault: Fault) -> Fault:

@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
+import structlog.testing
 from eth_account import Account
 
-from sightline.chain.contracts.abi import SETTLED_TOPIC, call_data
+from sightline.chain.contracts.abi import call_data
+from sightline.chain.rpc.health import EndpointFault
 from sightline.chain.service import ChainService
 from sightline.domain.books.differences import Difference, DifferenceKind
 from sightline.domain.books.journal import EntryKind
@@ -19,8 +21,8 @@ from sightline.storage.postgres.administration import PostgresAdminStore
 from sightline.storage.postgres.money.journal import PostgresJournal
 from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.money.reconciliation import PostgresBooks
-from tests.chain.endpoint import Forward, Request, Response, of_method, open_endpoint
-from tests.chain.world import USDC, Wallet, World, running
+from tests.chain.endpoint import Fault, altered_event, answering, cheaper_receipt, honest, of_method, open_endpoint
+from tests.chain.world import USDC, Wallet, World, running, until
 
 REFUND_KEY = "0x" + "5e" * 32
 
@@ -133,13 +135,6 @@ async def test_the_books_are_compared_with_another_endpoint_than_the_watcher_rea
     world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties()
 
-    async def altered(request: Request, forward: Forward) -> Response | None:
-        answer = await forward(request)
-        for log in answer["result"]:
-            if log["topics"][0].lower() == SETTLED_TOPIC:
-                log["data"] = "0x" + (1).to_bytes(32).hex() + log["data"][66:]
-        return answer
-
     async with (
         open_endpoint(world.node_url) as second,
         running(world, tmp_path, rpc_url=f"{world.endpoint.url},{second.url}") as service,
@@ -149,6 +144,75 @@ async def test_the_books_are_compared_with_another_endpoint_than_the_watcher_rea
         await world.until_told(session_id)
         await world.until_books_read()
         assert await differences(service, database) == []
-        second.fault = of_method("eth_getLogs", altered)
+        second.fault = of_method("eth_getLogs", altered_event)
         found = await differences(service, database)
     assert DifferenceKind.AMOUNT in {each.kind for each in found}
+
+
+LIES: dict[str, Fault] = {
+    "amount of an event": of_method("eth_getLogs", altered_event),
+    "no events": of_method("eth_getLogs", answering([])),
+    "gas of a receipt": of_method("eth_getTransactionReceipt", cheaper_receipt),
+}
+
+
+async def amounts_of(session_id: str, database: Database) -> dict[EntryKind, list[int]]:
+    entries = [each.entry for each in await PostgresJournal(database).entries(limit=10_000)]
+    return {each.kind: [line.amount for line in each.lines] for each in entries if each.session_id == session_id}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("place", [0, 1])
+async def test_a_lie_of_one_of_two_endpoints_is_named_and_never_reaches_the_journal(
+    world: World, database: Database, tmp_path: Path, place: int, lie: str
+) -> None:
+    world.ledger, world.database = PostgresLedger(database), database
+    await world.ready_parties()
+    async with open_endpoint(world.node_url) as second:
+        liar = (world.endpoint, second)[place]
+        urls = f"{world.endpoint.url},{second.url}"
+        with structlog.testing.capture_logs() as logs:
+            async with running(world, tmp_path, rpc_url=urls) as service:
+                await world.until_in_step()
+                liar.fault = LIES[lie]
+                session_id = await world.end_session()
+                service.notify()
+                await world.until_told(session_id)
+
+                async def is_named() -> bool:
+                    return any(each["event"] == "chain_endpoint_disagrees" for each in logs)
+
+                await until("the lie is logged", is_named)
+                assert await amounts_of(session_id, database) == {}
+                liar.fault = honest
+                await world.until_books_read()
+                receipt = await world.rpc.call(
+                    "eth_getTransactionReceipt", (await world.record(session_id)).tx_hash
+                )  # fmt: skip
+                wei = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+                assert await amounts_of(session_id, database) == {
+                    EntryKind.SETTLED: [60_000, -51_000, -9_000], EntryKind.GAS: [wei, -wei],
+                }  # fmt: skip
+                assert await differences(service, database) == []
+                assert all(health.faults[EndpointFault.DISAGREES] for health in service.endpoints())
+
+
+@pytest.mark.parametrize("lie", ["amount of an event", "gas of a receipt"])
+async def test_a_lie_from_before_the_start_that_two_others_contradict_does_not_delay_the_journal(
+    world: World, database: Database, tmp_path: Path, lie: str
+) -> None:
+    world.ledger, world.database = PostgresLedger(database), database
+    await world.ready_parties()
+    world.endpoint.fault = LIES[lie]
+    async with open_endpoint(world.node_url) as second, open_endpoint(world.node_url) as third:
+        urls = f"{world.endpoint.url},{second.url},{third.url}"
+        async with running(world, tmp_path, rpc_url=urls) as service:
+            session_id = await world.end_session()
+            service.notify()
+            await world.until_told(session_id)
+            await world.until_books_read()
+            assert (await amounts_of(session_id, database))[EntryKind.SETTLED] == [60_000, -51_000, -9_000]
+            assert await differences(service, database) == []
+            bad, *good = service.endpoints()
+            assert bad.faults[EndpointFault.DISAGREES]
+            assert not any(health.faults[EndpointFault.DISAGREES] for health in good)

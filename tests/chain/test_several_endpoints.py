@@ -18,7 +18,17 @@ from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from sightline.chain.rpc.health import EndpointFault
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import Attempt, SettlementState
-from tests.chain.endpoint import Endpoint, Forward, Request, Response, honest, lose_request, of_method, open_endpoint
+from tests.chain.endpoint import (
+    Endpoint,
+    altered_event,
+    failed_receipt,
+    hang,
+    honest,
+    lose_request,
+    no_receipt,
+    of_method,
+    open_endpoint,
+)
 from tests.chain.world import World, ids, running, until
 
 SEND = "eth_sendRawTransaction"
@@ -170,23 +180,6 @@ async def second(world: World) -> AsyncIterator[Endpoint]:
         yield endpoint
 
 
-async def failed_receipt(request: Request, forward: Forward) -> Response | None:
-    """Report that a mined transaction reverted."""
-    answer = await forward(request)
-    if answer["result"] is not None:
-        answer["result"] |= {"status": "0x0", "logs": []}
-    return answer
-
-
-async def no_receipt(request: Request, forward: Forward) -> Response | None:
-    return {"jsonrpc": "2.0", "id": request["id"], "result": None}
-
-
-async def hang(request: Request, forward: Forward) -> Response | None:
-    await trio.sleep_forever()
-    raise AssertionError
-
-
 def logged(logs: list[Any], event: str) -> Callable[[], Awaitable[bool]]:
     async def is_logged() -> bool:
         return any(entry["event"] == event for entry in logs)
@@ -194,7 +187,7 @@ def logged(logs: list[Any], event: str) -> Callable[[], Awaitable[bool]]:
     return is_logged
 
 
-@pytest.mark.parametrize("lie", [failed_receipt, no_receipt])
+@pytest.mark.parametrize("lie", [failed_receipt, no_receipt, altered_event])
 @pytest.mark.parametrize("place", [0, 1])
 async def test_a_settlement_is_confirmed_only_when_both_endpoints_report_it(
     world: World, second: Endpoint, tmp_path: Path, lie: Any, place: int
@@ -218,7 +211,7 @@ async def test_a_settlement_is_confirmed_only_when_both_endpoints_report_it(
     assert named == {health.name for health in service.endpoints()}
 
 
-@pytest.mark.parametrize("lie", [failed_receipt, no_receipt])
+@pytest.mark.parametrize("lie", [failed_receipt, no_receipt, altered_event])
 async def test_an_endpoint_that_two_others_contradict_is_named_and_delays_nothing(
     world: World, second: Endpoint, tmp_path: Path, lie: Any
 ) -> None:

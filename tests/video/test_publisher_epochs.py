@@ -5,9 +5,9 @@ from pathlib import Path
 import trio
 
 from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery, MediaKind, PictureState
+from tests.video.pictures.test_formats import a_clip
 from tests.video.support.harness import Rig, a_frame, a_rig, a_session_id, next_frame, publishing
 from tests.video.support.lossy import LossyLink
-from tests.video.pictures.test_formats import a_clip
 
 ANY_AGE = FrameQuery(max_age_ms=10_000)
 

@@ -15,6 +15,7 @@ from sightline.bootstrap.start_errors import StartError
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.costs import session_cost
 from sightline.chain.embedded.copy import open_chain_snapshot
+from sightline.chain.meter import open_remote_meter
 from sightline.chain.profile import MAINNETS, profile_of
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.health import LAG_BLOCKS, names_of, newest_head, urls_in
@@ -88,7 +89,7 @@ async def check_chain(settings: Settings, clock: Clock, ids: Ids) -> AsyncIterat
     yield _check_depth(settings)
     try:
         async with open_rpc(good[0][1], OPTIONS, ids) as rpc:
-            for finding in await _check_contracts(rpc, settings):
+            for finding in await _check_contracts(rpc, settings, ids):
                 yield finding
     except (ChainUnavailableError, OSError, ValueError) as error:
         yield failed("contracts", f"no answer: {error}", f"Correct {RPC_SETTING}")
@@ -182,7 +183,7 @@ def _check_depth(settings: Settings) -> HostFinding:
     return ok("depth", f"CONFIRMED at {depth} blocks, as the profile of {profile.name} asks")
 
 
-async def _check_contracts(rpc: JsonRpc, settings: Settings) -> list[HostFinding]:
+async def _check_contracts(rpc: JsonRpc, settings: Settings, ids: Ids) -> list[HostFinding]:
     """Check the contracts and their parameters, then the keys."""
     assert settings.chain_usdc_address is not None, "Settings has checked it"
     assert settings.chain_settlement_address is not None, "Settings has checked it"
@@ -194,7 +195,7 @@ async def _check_contracts(rpc: JsonRpc, settings: Settings) -> list[HostFinding
         for name, address, code in zip(("USDC", "SETTLEMENT"), (token, contract), codes, strict=True)
         if isinstance(code, RpcResponseError) or code in ("0x", "", None)
     ]
-    keys = _keys(settings)
+    keys = await _keys(settings, contract, ids)
     if isinstance(keys, HostFinding):
         return [*findings, keys]
     relayer, meter = keys
@@ -203,18 +204,34 @@ async def _check_contracts(rpc: JsonRpc, settings: Settings) -> list[HostFinding
     return [*findings, await _check_gas(rpc, relayer)]
 
 
-def _keys(settings: Settings) -> tuple[str, str | None] | HostFinding:
+async def _keys(settings: Settings, contract: str, ids: Ids) -> tuple[str, str | None] | HostFinding:
     """Return the addresses of relayer and meter."""
     try:
-        key, second = relayer_key(settings), meter_key(settings) if settings.funds_policy == "escrow" else None
+        key = relayer_key(settings)
         assert key is not None, "Settings has checked it"
-        relayer, meter = Signer(key).address, None if second is None else Signer(second).address
+        relayer = Signer(key).address
+        meter = await _meter_address(settings, contract, ids) if settings.funds_policy == "escrow" else None
+    except ChainUnavailableError as error:
+        remedy = "Start the meter's signer, or correct SIGHTLINE_CHAIN_METER_SIGNER_URL"
+        return failed("meter", f"the signer does not answer: {error}", remedy)
     except (KeyRefusedError, StartError, ValueError) as error:
         remedy = "Correct SIGHTLINE_CHAIN_RELAYER_KEY or _KEYSTORE, and SIGHTLINE_CHAIN_METER_KEY"
         return failed("relayer", str(error), remedy)
     if relayer == meter:
         return failed("meter", "the meter's key is the relayer's", "Give the meter a key of its own")
     return relayer, meter
+
+
+async def _meter_address(settings: Settings, contract: str, ids: Ids) -> str:
+    url, key = settings.chain_meter_signer_url, meter_key(settings)
+    if key is not None:
+        return Signer(key).address
+    assert url is not None, "Settings has checked it"
+    assert settings.chain_id is not None, "Settings has checked it"
+    async with open_remote_meter(
+        url, chain_id=settings.chain_id, contract=contract, timeout_ms=OPTIONS.timeout_ms, ids=ids
+    ) as meter:
+        return meter.address
 
 
 async def _check_parameters(

@@ -1,5 +1,7 @@
 """Options of what runs below HTTP: chain, database, video, retention."""
 
+from typing import Final
+
 from pydantic import SecretStr
 
 from sightline.bootstrap.start_errors import check_setting
@@ -12,6 +14,8 @@ from sightline.storage.embedded.server import EmbeddedPostgresOptions
 from sightline.storage.postgres.operations.retention import RetentionOptions
 from sightline.system.secrets import Secrets
 from sightline.video.options import NetOptions, Options, read_ice_servers
+
+GWEI: Final = 10**9
 
 
 def relayer_key(settings: Settings) -> bytes | None:
@@ -75,12 +79,14 @@ def chain_options(settings: Settings, public_url: str, *, is_running: bool = Fal
         refund_key=refund_key(settings),
         is_escrow=settings.funds_policy == "escrow",
         meter_key=meter_key(settings),
+        meter_signer_url=settings.chain_meter_signer_url,
         unpaid_opens_max=settings.unpaid_opens_max,
         start_block=settings.chain_start_block,
         chain_name=settings.chain_name,
         explorer_url=settings.chain_explorer_url or public_url,
         public_rpc_url=settings.chain_public_rpc_url,
         depth=settings.chain_confirmations,
+        fee_cap_wei=settings.chain_max_fee_gwei * GWEI,
         free_every_ms=settings.chain_free_settle_seconds * SECOND_MS,
         platform_fee_bps=settings.platform_fee_bps,
     )

@@ -12,9 +12,9 @@ from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.proof import why_unproved
 from sightline.chain.relayer.work import (
     ContractCall,
+    EventLog,
     Examination,
     Finding,
-    FoundEvent,
     OutboxWork,
     PreflightVerdict,
     ask_with_view,
@@ -24,7 +24,7 @@ from sightline.chain.rpc.reader import fault_text, hex_int, is_call_fault
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
-from sightline.ports.ledger import ChainIdentity, SettlementOutbox, SettlementRecord
+from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementOutbox, SettlementRecord
 
 
 class SettlementWork(OutboxWork[SettlementRecord]):
@@ -40,11 +40,13 @@ class SettlementWork(OutboxWork[SettlementRecord]):
         self._options = options
 
     @override
-    async def record_difference(self, record: SettlementRecord, found: FoundEvent, *, now_ms: int) -> bool:
-        on_chain = difference(record, SettledEvent.of(found.event.topics, found.event.data))
+    async def record_difference(
+        self, record: SettlementRecord, inclusion: Inclusion, event: EventLog, *, now_ms: int
+    ) -> bool:
+        on_chain = difference(record, SettledEvent.of(event.topics, event.data))
         if on_chain is None:
             return False
-        await self._settlements.mark_mismatched(record.session_id, found.inclusion, on_chain, now_ms=now_ms)
+        await self._settlements.mark_mismatched(record.session_id, inclusion, on_chain, now_ms=now_ms)
         return True
 
 

@@ -3,6 +3,7 @@
 With several endpoints an outcome is final only when two of them report it.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Generic, NamedTuple, final
 
@@ -12,7 +13,7 @@ from sightline.chain.relayer.inclusion import Included, agreed, look, look_for_a
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.resubmission import REORGANISED, Resubmission
 from sightline.chain.relayer.sender import Sender
-from sightline.chain.relayer.work import OutboxWork
+from sightline.chain.relayer.work import EventLog, OutboxWork
 from sightline.chain.rpc.reader import hex_int
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import HEADERS_MAX, BlockRef, Inclusion, RecordT, SettlementState
@@ -83,9 +84,9 @@ class Confirmation(Generic[RecordT]):
             block_number=found.inclusion.block_number, succeeded=found.succeeded,
         )  # fmt: skip
         await self._outbox.mark_unmined(record.session_id, reason=REORGANISED, now_ms=now_ms)
-        await self._record_inclusion(
-            replace(record, state=SettlementState.SENT, block_hash=None), found, is_final=self._is_final(found)
-        )
+        record = replace(record, state=SettlementState.SENT, block_hash=None)
+        if await self._in_block([record], {record.session_id: found}):
+            await self._record_inclusion(record, found, is_final=self._is_final(found))
 
     # In flight.
 
@@ -96,18 +97,36 @@ class Confirmation(Generic[RecordT]):
             return None
         sighting = await look_for_all(self._work, self._relayer, records)
         final = await agreed(self._work, self._relayer, records, sighting.found, depth=self._options.depth)
+        in_block = final | await self._in_block(records, sighting.found)
         missing: list[RecordT] = []
         for record in records:
             found = sighting.found.get(record.session_id)
             if found is None:
                 missing.append(record)
-            else:
+            elif record.session_id in in_block:
                 await self._record_inclusion(record, found, is_final=record.session_id in final)
         if not missing:
             return None
         await self._resubmission.resubmit(missing, sighting)
         newest = frozenset(record.attempts[-1].tx_hash for record in missing if record.attempts)
         return Unmined(sighting.mined_nonce, newest)
+
+    async def _in_block(self, records: Sequence[RecordT], found: Mapping[str, Included]) -> frozenset[str]:
+        """Return the sessions whose transaction counts as being in a block.
+
+        What somebody acts on at once needs two endpoints, or the only one that answers.
+        """
+        if not self._work.counts_in_block:
+            return frozenset(found)
+        known = frozenset(
+            record.session_id
+            for record in records
+            if record.session_id in found
+            and (record.state, record.block_hash)
+            == (SettlementState.MINED, found[record.session_id].inclusion.block_hash)
+        )
+        fresh = [record for record in records if record.session_id not in known]
+        return known | await agreed(self._work, self._relayer, fresh, found, depth=0, may_be_alone=True)
 
     def _is_final(self, found: Included) -> bool:
         """Return whether what one endpoint reports is final. With several, `follow` asks the others later."""
@@ -119,21 +138,18 @@ class Confirmation(Generic[RecordT]):
         if not is_final:
             if found.succeeded and (record.state, record.block_hash) != (SettlementState.MINED, inclusion.block_hash):
                 await self._outbox.mark_mined(record.session_id, inclusion, now_ms=self._clock.now_ms())
-        elif found.succeeded:
-            await self._confirm(record, inclusion)
+        elif found.event is not None:
+            await self._confirm(record, inclusion, found.event)
         else:
             reason = await self._work.why_failed(self._relayer, record, inclusion.block_number)
             await self._sender.put_aside(record, SettlementState.REVERTED, reason)
 
-    async def _confirm(self, record: RecordT, inclusion: Inclusion) -> None:
+    async def _confirm(self, record: RecordT, inclusion: Inclusion, event: EventLog) -> None:
         now_ms = self._clock.now_ms()
-        if inclusion.tx_hash not in {attempt.tx_hash for attempt in record.attempts}:
-            found = await self._work.find(record.session_id_hash)
-            if found is None:
-                return
-            if await self._work.record_difference(record, found, now_ms=now_ms):
-                log.error("settlement_amounts_differ", session_id=record.session_id, tx_hash=inclusion.tx_hash)
-                return
+        # A transaction of ours may have other numbers too: a capture takes no more than its hold still has.
+        if await self._work.record_difference(record, inclusion, event, now_ms=now_ms):
+            log.error("settlement_amounts_differ", session_id=record.session_id, tx_hash=inclusion.tx_hash)
+            return
         await self._outbox.mark_confirmed(record.session_id, inclusion, now_ms=now_ms)
         log.info("settlement_confirmed", session_id=record.session_id, tx_hash=inclusion.tx_hash)
 
@@ -147,5 +163,7 @@ class Confirmation(Generic[RecordT]):
             await self._sender.put_aside(record, SettlementState.FAILED, reason)
             return
         log.info("settlement_adopted", session_id=record.session_id, tx_hash=found.inclusion.tx_hash)
-        included = Included(inclusion=found.inclusion, succeeded=True, depth=found.depth)
-        await self._record_inclusion(record, included, is_final=self._is_final(included))
+        included = Included(inclusion=found.inclusion, event=found.event, depth=found.depth)
+        adopted = replace(record, tx_hash=found.inclusion.tx_hash, attempts=())
+        if await self._in_block([adopted], {record.session_id: included}):
+            await self._record_inclusion(record, included, is_final=self._is_final(included))

@@ -14,9 +14,9 @@ from sightline.chain.meter import Meter
 from sightline.chain.relayer.openings import hold_of, mandate_of, state_in
 from sightline.chain.relayer.work import (
     ContractCall,
+    EventLog,
     Examination,
     Finding,
-    FoundEvent,
     OutboxWork,
     PreflightVerdict,
     ask_with_view,
@@ -27,7 +27,7 @@ from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.escrow import ConsentKind
 from sightline.domain.session.model import Session
 from sightline.ports.escrow import ExtensionOutbox, HoldExtension, OpeningOutbox
-from sightline.ports.ledger import ChainIdentity, SettlementState
+from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementState
 
 EXTEND_GAS: Final = 300_000
 """Gas limit of an extension; they take 75,000 to 130,000."""
@@ -99,8 +99,10 @@ class ExtensionWork(OutboxWork[HoldExtension]):
         }
 
     @override
-    async def record_difference(self, record: HoldExtension, found: FoundEvent, *, now_ms: int) -> bool:
-        extra_amount, _ = decode(["uint256"] * 2, found.event.data)
+    async def record_difference(
+        self, record: HoldExtension, inclusion: Inclusion, event: EventLog, *, now_ms: int
+    ) -> bool:
+        extra_amount, _ = decode(["uint256"] * 2, event.data)
         if extra_amount == record.amount:
             return False
         await self.outbox.mark_waiting(

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, final
 import structlog
 import trio
 
-from sightline.chain.relayer.work import OutboxWork
+from sightline.chain.relayer.work import EventLog, OutboxWork
 from sightline.chain.rpc.client import Request, RpcEndpoint, RpcResponseError
 from sightline.chain.rpc.health import EndpointFault
 from sightline.chain.rpc.reader import hex_int
@@ -16,7 +16,7 @@ from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import Inclusion, OutboxRecord, RecordT
 
 Ask: TypeAlias = Callable[[Sequence[Request]], Awaitable[list[Any]]]
-_Outcome: TypeAlias = tuple[Inclusion, bool]
+_Outcome: TypeAlias = tuple[Inclusion, EventLog | None]
 
 AGREEING: Final = 2
 """Number of endpoints that must report the same outcome before it counts as final."""
@@ -31,12 +31,18 @@ log = structlog.get_logger()
 class Included:
     """A transaction in a block of the canonical chain; `depth` is the number of blocks above it.
 
-    It succeeded for a session if the contract emitted the session's event: a batch may skip one of its sessions.
+    A batch may skip one of its sessions.
     """
 
     inclusion: Inclusion
-    succeeded: bool
+    event: EventLog | None
+    """The session's event; None if the transaction failed, or skipped the session."""
     depth: int
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the contract did what the transaction asks for."""
+        return self.event is not None
 
 
 @final
@@ -115,12 +121,16 @@ async def look_for_all(work: OutboxWork[RecordT], relayer: str, records: Sequenc
 
 
 async def agreed(
-    work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT], found: Mapping[str, Included], *, depth: int
-) -> frozenset[str]:
-    """Ask every endpoint for the rows at the configured depth; return the sessions whose outcome two of them report.
+    work: OutboxWork[RecordT], relayer: str, records: Sequence[RecordT], found: Mapping[str, Included],
+    *, depth: int, may_be_alone: bool = False,
+) -> frozenset[str]:  # fmt: skip
+    """Ask every endpoint for the rows at a depth; return the sessions whose outcome two of them report.
 
     With one endpoint all are returned. An endpoint that reports another outcome is named in the log and left out of
     reads, unless it is not known which of them is wrong.
+
+    Args:
+        may_be_alone: One report is enough while no other endpoint answers.
     """
     deep = [record for record in records if record.session_id in found and found[record.session_id].depth >= depth]
     if not deep or not work.rpc.has_several:
@@ -129,7 +139,13 @@ async def agreed(
     return frozenset(
         record.session_id
         for record in deep
-        if _is_agreed(record.session_id, found[record.session_id], sightings, depth)
+        if _is_agreed(
+            record.session_id,
+            found[record.session_id],
+            sightings,
+            depth,
+            needed=1 if may_be_alone and len(sightings) == 1 else AGREEING,
+        )
     )
 
 
@@ -150,12 +166,14 @@ async def _ask_all(work: OutboxWork[RecordT], relayer: str, records: Sequence[Re
     return sightings
 
 
-def _is_agreed(session_id: str, ours: Included, sightings: Mapping[RpcEndpoint, Sighting], depth: int) -> bool:
+def _is_agreed(
+    session_id: str, ours: Included, sightings: Mapping[RpcEndpoint, Sighting], depth: int, *, needed: int
+) -> bool:
     told: dict[RpcEndpoint, _Outcome | None] = {}
     for endpoint, sighting in sightings.items():
         theirs = sighting.found.get(session_id)
         if theirs is not None and theirs.depth >= depth:
-            told[endpoint] = (theirs.inclusion, theirs.succeeded)
+            told[endpoint] = (theirs.inclusion, theirs.event)
         elif sighting.head_number >= ours.inclusion.block_number + depth:
             told[endpoint] = None  # it has the block of that height, and the transaction is not in it
     votes = Counter(told.values())
@@ -165,10 +183,10 @@ def _is_agreed(session_id: str, ours: Included, sightings: Mapping[RpcEndpoint, 
             log.error(
                 "chain_endpoint_disagrees", endpoint=endpoint.health.name, session_id=session_id,
                 tx_hash=ours.inclusion.tx_hash, is_included=outcome is not None,
-                succeeded=outcome is not None and outcome[1], is_outvoted=is_outvoting,
+                succeeded=outcome is not None and outcome[1] is not None, is_outvoted=is_outvoting,
             )  # fmt: skip
             endpoint.health.disagrees(is_outvoted=is_outvoting)
-    return votes[ours.inclusion, ours.succeeded] >= AGREEING
+    return votes[ours.inclusion, ours.event] >= needed
 
 
 def _hashes(record: OutboxRecord) -> list[str]:
@@ -208,11 +226,9 @@ def _included(work: OutboxWork[RecordT], record: RecordT, receipt: dict[str, Any
         block_number=number,
         block_hash=str(receipt["blockHash"]).lower(),
     )
-    event = work.event_in(receipt, record.session_id_hash)
+    event = work.event_in(receipt, record.session_id_hash) if hex_int(receipt.get("status")) == 1 else None
     return Included(
-        inclusion=inclusion if event is None else work.at(inclusion, event),
-        succeeded=hex_int(receipt.get("status")) == 1 and event is not None,
-        depth=head_number - number,
+        inclusion=inclusion if event is None else work.at(inclusion, event), event=event, depth=head_number - number
     )
 
 

@@ -15,7 +15,6 @@ from sightline.chain.relayer.work import (
     EventLog,
     Examination,
     Finding,
-    FoundEvent,
     OutboxWork,
     PreflightVerdict,
     ask_with_view,
@@ -70,6 +69,7 @@ class OpeningWork(OutboxWork[HoldOpening]):
     """Opens holds, one in each transaction."""
 
     event_topic = OPENED_TOPIC
+    counts_in_block = True
 
     def __init__(
         self, rpc: JsonRpc, outbox: OpeningOutbox, identity: ChainIdentity, meter: Meter, *, start_block: int
@@ -105,8 +105,10 @@ class OpeningWork(OutboxWork[HoldOpening]):
         return {session_id: fault for session_id, fault in faults.items() if fault is not None}
 
     @override
-    async def record_difference(self, record: HoldOpening, found: FoundEvent, *, now_ms: int) -> bool:
-        opened = _opened(found.event)
+    async def record_difference(
+        self, record: HoldOpening, inclusion: Inclusion, event: EventLog, *, now_ms: int
+    ) -> bool:
+        opened = _opened(event)
         ours = (record.payer, record.payee, record.max_amount, record.rate, record.fee_bps)
         if (opened.payer, opened.payee, opened.max_amount, opened.rate, opened.fee_bps) == ours:
             return False

@@ -121,6 +121,8 @@ class OutboxWork(ABC, Generic[RecordT]):
 
     event_topic: str
     """First topic of the event that says that a row is done; the second is the session's hash."""
+    counts_in_block: bool = False
+    """Whether somebody acts on a row as soon as it is in a block. One of several endpoints does not decide that."""
 
     def __init__(
         self, rpc: JsonRpc, outbox: TransactionOutbox[RecordT], identity: ChainIdentity, *, start_block: int
@@ -149,8 +151,10 @@ class OutboxWork(ABC, Generic[RecordT]):
         """Return why rows must not be signed, by session id: the database does not prove them."""
 
     @abstractmethod
-    async def record_difference(self, record: RecordT, found: FoundEvent, *, now_ms: int) -> bool:
-        """Record that somebody did the row with other parties or numbers; returns whether that is so."""
+    async def record_difference(
+        self, record: RecordT, inclusion: Inclusion, event: EventLog, *, now_ms: int
+    ) -> bool:  # fmt: skip
+        """Record that the contract did the row with other parties or numbers; returns whether that is so."""
 
     async def drop(self, record: RecordT, *, now_ms: int) -> None:
         """End a row that has nothing left to do. Only kinds whose examination answers DROP have such rows."""

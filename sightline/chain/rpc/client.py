@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final
 
@@ -194,12 +194,21 @@ class JsonRpc:
         """Endpoints with another chain id answer no reads; None: any."""
         self._options = options
         self._ids = ids
-        self._is_from_last = False
+        self._asked: Sequence[RpcEndpoint] = self.endpoints
+        """Those that answer reads, in the order in which they are asked."""
 
     def from_last(self) -> "JsonRpc":
         """Return a client of the same endpoints whose reads begin with the last one: a second opinion."""
+        return self._asking(self.endpoints[::-1], self._options)
+
+    def each_alone(self) -> dict[RpcEndpoint, "JsonRpc"]:
+        """Return a client for each endpoint whose reads only this one answers; a read that fails is not repeated."""
+        once = replace(self._options, tries=1)
+        return {endpoint: self._asking([endpoint], once) for endpoint in self.endpoints}
+
+    def _asking(self, endpoints: Sequence[RpcEndpoint], options: RpcOptions) -> "JsonRpc":
         other = copy(self)
-        other._is_from_last = True  # noqa: SLF001  # of this class
+        other._asked, other._options = endpoints, options  # noqa: SLF001  # of this class
         return other
 
     @property
@@ -304,11 +313,10 @@ class JsonRpc:
                 )
                 await trio.sleep((least + wait_ms) / 1000)
 
-    def _in_turn(self) -> list[RpcEndpoint]:
+    def _in_turn(self) -> Sequence[RpcEndpoint]:
         """Return the endpoints that answer reads now, in the order in which they are asked."""
-        endpoints = self.endpoints[::-1] if self._is_from_last else self.endpoints
-        usable = [each for each in endpoints if not each.health.is_left_out]
-        return [each for each in usable if not each.health.is_lagging] or usable or endpoints
+        usable = [each for each in self._asked if not each.health.is_left_out]
+        return [each for each in usable if not each.health.is_lagging] or usable or self._asked
 
     async def _first(self, ask: Callable[[RpcEndpoint], Awaitable[ResultT]]) -> ResultT:
         """Ask one endpoint, and the next when it fails or is slow; return the first answer.

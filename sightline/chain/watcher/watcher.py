@@ -18,12 +18,11 @@ import trio
 
 from sightline.chain.relayer.work import require_same_chain
 from sightline.chain.rpc.client import BATCH_MAX, JsonRpc, RpcResponseError, backoff_ms
-from sightline.chain.rpc.reader import RpcReader, block_ref, block_time_ms, hex_int
-from sightline.chain.watcher.books import entries_in
-from sightline.chain.watcher.events import Log, Meaning, Watched, log_of, parties, payments_in, read_logs
+from sightline.chain.rpc.reader import RpcReader, block_ref
+from sightline.chain.watcher.events import Meaning, Watched, parties, payments_in, read_logs
+from sightline.chain.watcher.journal import JournalReader
 from sightline.chain.watcher.logs import NEAR_BLOCKS, LogSource
 from sightline.chain.watcher.unknown import unknown_payments
-from sightline.domain.books.journal import JournalEntry
 from sightline.domain.errors import ChainUnavailableError, SightlineError
 from sightline.domain.settlement import ChainPayment
 from sightline.ports.chain import ChainChangedError
@@ -45,8 +44,6 @@ log = structlog.get_logger()
 
 CHECKED_EVERY_MS: Final = 5_000
 BUSY_MS: Final = 5_000
-OWN_PER_QUERY: Final = 500
-"""Transactions of ours that are looked up at once."""
 
 
 @final
@@ -115,8 +112,10 @@ class Watcher:
         self._swept_at_ms = clock.now_ms()
         self._final_number: int | None = None
         """The newest final block when the endpoint was last asked; None: it does not say."""
-        self._books_through: int | None = None
-        """The last block whose events the journal has; None: ask the ledger."""
+        self._journal = JournalReader(
+            rpc, reader, ledger, self._watched(()), self._source, start_block=options.start_block,
+            span_max=options.log_span_max, old_logs_max=options.old_logs_max,
+        )  # fmt: skip
         self.failures = 0
         self.seen_at_ms = 0
         self.head_number = 0
@@ -246,7 +245,7 @@ class Watcher:
         meaning = read_logs(logs, watched)
         headers = [block_ref(block) for block in blocks]
         unknown = await unknown_payments(self._rpc, self._ledger, self._relayer, payments_in(logs, watched))
-        books = await self._books_of(blocks, logs) if await self._books_read_through() == cursor.number else None
+        books = await self._journal.of_blocks(blocks, logs)
         await self._apply(
             headers, meaning, previous, sorted(meaning.touched), previous=cursor, unknown=unknown, books=books
         )
@@ -276,7 +275,7 @@ class Watcher:
         await self._ledger.apply_blocks(application, now_ms=now_ms)
         self._cursor = head
         if books is not None:
-            self._books_through = books.through
+            self._journal.read_through = books.through
         self._checked_at_ms = self.seen_at_ms = now_ms
         if readings:
             self.on_readings(readings)
@@ -323,64 +322,12 @@ class Watcher:
             before_ms=now_ms - self._options.sweep_ms, limit=self._options.sweep_max
         )
 
-    # The journal of the books.
-
-    async def _books_read_through(self) -> int:
-        if self._books_through is None:
-            known = await self._ledger.books_read_through()
-            self._books_through = self._options.start_block - 1 if known is None else known
-        return self._books_through
-
-    async def _books_of(self, blocks: Sequence[dict[str, Any]], logs: Sequence[Log]) -> BooksReading:
-        """Build the entries of blocks that follow each other: their logs, and the gas of our transactions."""
-        hashes = [
-            str(each if isinstance(each, str) else each["hash"]).lower()
-            for block in blocks for each in block.get("transactions") or ()
-        ]  # fmt: skip
-        entries = await self._entries({block_ref(block).number: block for block in blocks}, hashes, logs)
-        return BooksReading(first=block_ref(blocks[0]).number, through=block_ref(blocks[-1]).number, entries=entries)
-
-    async def _entries(
-        self, blocks: dict[int, dict[str, Any]], tx_hashes: Sequence[str], logs: Sequence[Log]
-    ) -> tuple[JournalEntry, ...]:
-        own = await self._ledger.own_transactions(tx_hashes) if tx_hashes else {}
-        receipts = await self._source.receipts(sorted(own), {str(block["hash"]).lower() for block in blocks.values()})
-        times_ms = {number: block_time_ms(block) for number, block in blocks.items()}
-        return entries_in(logs, self._watched(()), times_ms, own, receipts)
-
     async def _read_old_books(self, cursor: BlockRef) -> bool:
-        """Read blocks that were applied before the journal existed, or by a server that did not write it."""
-        through = await self._books_read_through()
-        if through >= cursor.number:
-            return False
-        first = max(0, through + 1)
-        last, logs = await self._source.contract_logs(self._watched(()), first, cursor.number)
-        if len(logs) > self._options.old_logs_max:
-            last = sorted(log.block_number for log in logs)[self._options.old_logs_max]
-            logs = [log for log in logs if log.block_number <= last]
-        if last == cursor.number:
-            await self._read_old_own(cursor, first)
-        entries = await self._entries(await self._source.blocks_of(logs), sorted({log.tx_hash for log in logs}), logs)
-        await self._apply_books(cursor, BooksReading(first=first, through=last, entries=entries))
-        return True
-
-    async def _read_old_own(self, cursor: BlockRef, first: int) -> None:
-        """Read our transactions that no log of the contract names: refunds, and those that failed."""
-        after = ""
-        while tx_hashes := await self._ledger.without_entry(after=after, limit=OWN_PER_QUERY):
-            after = tx_hashes[-1]
-            receipts = await self._source.receipts_if_mined(tx_hashes)
-            places = {hex_int(receipt["blockNumber"]): str(receipt["blockHash"]).lower() for receipt in receipts}
-            blocks = await self._source.blocks_at({at: each for at, each in places.items() if at <= cursor.number})
-            due = [receipt for receipt in receipts if hex_int(receipt["blockNumber"]) in blocks]
-            logs = [log_of(entry) for receipt in due for entry in receipt["logs"]]
-            entries = await self._entries(blocks, [str(each["transactionHash"]).lower() for each in due], logs)
-            if entries:
-                await self._apply_books(cursor, BooksReading(first=first, through=first - 1, entries=entries))
-
-    async def _apply_books(self, cursor: BlockRef, books: BooksReading) -> None:
         nothing = Meaning(events=(), touched=frozenset(), settled=())
-        await self._apply([], nothing, cursor, [], previous=cursor, books=books)
+        readings = await self._journal.unread(cursor)
+        for books in readings:
+            await self._apply([], nothing, cursor, [], previous=cursor, books=books)
+        return bool(readings)
 
     # Reorganisations.
 
@@ -407,7 +354,7 @@ class Watcher:
         log.warning("chain_reorganised", ancestor=ancestor.number, depth=cursor.number - ancestor.number)
         self._cursor = None
         await self._ledger.roll_back(ancestor, cursor=cursor, now_ms=self._clock.now_ms())
-        self._books_through = None
+        self._journal.read_through = None
         self.on_reorganised()
 
     async def _require_same_chain(self) -> None:

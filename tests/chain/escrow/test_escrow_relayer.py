@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog.testing
 import trio
 
 from sightline.chain.relayer.captures import NOT_OPENED
@@ -19,7 +20,7 @@ from sightline.ports.ledger import SettlementState
 from sightline_client import AsyncChain
 from sightline_client.models import Statement
 from sightline_client.wallet import LocalWallet
-from tests.chain.endpoint import honest, lose_reply, of_method, some_times
+from tests.chain.endpoint import honest, lose_reply, no_receipt, of_method, open_endpoint, some_times
 from tests.chain.escrow.stage import HOLD, KINDS, Kind, Stage
 from tests.chain.world import USDC, Wallet, clock, ids, until
 
@@ -73,6 +74,45 @@ async def test_an_open_whose_answer_is_lost_is_sent_again_and_opens_once(
         assert row is not None
         assert len(row.attempts) == 1
         assert await stage.world.balance(stage.world.payer) == FUNDS - HOLD
+
+
+async def test_a_start_waits_until_both_endpoints_have_its_hold_in_a_block(stage: Stage, tmp_path: Path) -> None:
+    async with open_endpoint(stage.world.node_url) as second:
+        urls = f"{stage.world.endpoint.url},{second.url}"
+        with structlog.testing.capture_logs() as logs:
+            async with stage.running(tmp_path, rpc_url=urls) as service, trio.open_nursery() as nursery:
+                assert service.escrow is not None
+                session = await stage.assigned(service)
+                second.fault = of_method("eth_getTransactionReceipt", no_receipt)
+                opened: list[str] = []
+
+                async def start() -> None:
+                    assert service.escrow is not None
+                    opened.append(await service.escrow.open_hold(session))
+
+                async def is_named() -> bool:
+                    return any(each["event"] == "chain_endpoint_disagrees" for each in logs)
+
+                nursery.start_soon(start)
+                await until("the endpoints disagree", is_named)
+                row = await stage.openings.opening(session.id)
+                assert row is not None
+                assert (row.state, opened) == (SettlementState.SENT, [])
+                second.fault = honest
+
+                async def is_open() -> bool:
+                    return bool(opened)
+
+                await until("the start is answered", is_open)
+
+
+async def test_a_start_needs_no_endpoint_that_is_away(stage: Stage, tmp_path: Path) -> None:
+    async with open_endpoint(stage.world.node_url) as second:
+        urls = f"{stage.world.endpoint.url},{second.url}"
+        async with stage.running(tmp_path, rpc_url=urls) as service:
+            assert service.escrow is not None
+            second.is_down = True
+            assert await service.escrow.open_hold(await stage.assigned(service))
 
 
 async def test_many_sessions_are_captured_in_few_transactions(stage: Stage, tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import trio
 
-from sightline_client import ApiError, AsyncChain, SightlineError, TrustedDeployment
+from sightline_client import ApiError, AsyncChain, AsyncSightline, SightlineError, TrustedDeployment
 from sightline_client.escrow import sign_mandate
 from tests.chain.escrow.test_escrow_server import FUNDS, signed_session, tracked
 from tests.chain.escrow.test_x402 import in_seconds, open_market
 from tests.chain.escrow.x402_buyer import VIEWS, data_of, decoded, encoded
+from tests.client.agents.test_mcp import call, json_of, open_client
 from tests.client.api import Api
-from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 
 MORE_S = 600
 
@@ -27,6 +28,21 @@ async def books_of(server: Server) -> dict[str, Any]:
     )
     books: dict[str, Any] = json.loads(compared.stdout)["books"]
     return books
+
+
+async def give_mandate(watcher: Api, consumer: Tenant) -> None:
+    """Fund a workspace whose API keys may spend everything."""
+    settings = await watcher.config()
+    await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+    await tracked(watcher, FUNDS)
+    mandate = sign_mandate(
+        settings, consumer.wallet, max_per_session=FUNDS, max_per_day=FUNDS, max_rate_per_second=10_000,
+        valid_until=in_seconds(3_600),
+    )  # fmt: skip
+    await watcher.wallet.set_mandate(mandate)
+    await AsyncChain(settings.rpc_url).approve(
+        consumer.wallet, token=settings.usdc_address, spender=settings.settlement_address, amount=FUNDS
+    )
 
 
 async def test_a_signed_extension_is_held_before_it_counts_and_its_rest_returns(server: Server) -> None:
@@ -87,7 +103,9 @@ async def test_a_signed_extension_is_held_before_it_counts_and_its_rest_returns(
         mined = await chain.call("eth_getTransactionReceipt", facts["holdTxHash"])
         assert mined["status"] == "0x1"
         books = await books_of(server)
-        assert (books["differences"], books["events"]) == (0, 6), "open, extension, return, and the gas of the three"
+        assert (books["differences"], books["events"]) == (0, 7), (
+            "open, extension, charge, return, and the gas of three"
+        )
 
 
 async def test_under_a_mandate_a_call_that_a_kill_cuts_extends_once(server: Server) -> None:
@@ -98,16 +116,7 @@ async def test_under_a_mandate_a_call_that_a_kill_cuts_extends_once(server: Serv
     async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
         settings = await watcher.config()
         chain = AsyncChain(settings.rpc_url)
-        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
-        await tracked(watcher, FUNDS)
-        mandate = sign_mandate(
-            settings, consumer.wallet, max_per_session=FUNDS, max_per_day=FUNDS, max_rate_per_second=10_000,
-            valid_until=in_seconds(3_600),
-        )  # fmt: skip
-        await watcher.wallet.set_mandate(mandate)
-        await chain.approve(
-            consumer.wallet, token=settings.usdc_address, spender=settings.settlement_address, amount=FUNDS
-        )
+        await give_mandate(watcher, consumer)
         session = await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=60)
         path = f"/sessions/{session['id']}"
         await watcher.post(f"{path}/dispatch")
@@ -196,3 +205,60 @@ async def test_a_stranger_buys_more_seconds_of_its_view_and_the_rest_returns(ser
         await until(balance, lambda seen: seen == FUNDS, "nothing was filmed: all returns")
         assert await market.balance(market.config["settlementAddress"]) == 0
         assert (await books_of(server))["differences"] == 0
+
+
+async def test_an_agent_extends_its_view_by_mcp_under_the_mandate(server: Server) -> None:
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        await give_mandate(watcher, consumer)
+        session = await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=60)
+        path = f"/sessions/{session['id']}"
+        await watcher.post(f"{path}/dispatch")
+        await device.post(f"{path}/start")
+        async with open_client("http", server.url, consumer.key) as client:
+            for _ in range(2):
+                longer = json_of(
+                    await call(client, "extend_view", session_id=session["id"], seconds=90, max_charge_usdc="5")
+                )
+                assert longer["maxSeconds"] == 90
+        settings, hold = await watcher.config(), 90 * int(session["ratePerSecondMicroUsdc"])
+        held = await AsyncChain(settings.rpc_url).balance_of(settings.usdc_address, settings.settlement_address)
+        assert held == hold == int((await watcher.get(path))["holdMicroUsdc"])
+
+
+async def test_a_view_that_its_wallet_pays_is_extended_by_the_wallets_signature(server: Server) -> None:
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with (
+        AsyncSightline(server.url, consumer.key) as sl,
+        Api(server.url, key=consumer.key) as watcher,
+        Api(server.url, key=operator.key) as device,
+        trio.open_nursery() as nursery,
+    ):
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await tracked(watcher, FUNDS)
+
+        async def start() -> None:
+            mine = await until(
+                lambda: device.get("/sessions", view="operator", state="ASSIGNED"),
+                lambda page: bool(page["items"]),
+                "a view is dispatched",
+            )
+            await device.post(f"/sessions/{mine['items'][0]['id']}/start")
+
+        nursery.start_soon(start)
+        async with sl.view(*PLACE, seconds=60, max_charge=FUNDS, payer=consumer.wallet) as view:
+            longer = await view.extend(MORE_S)
+            assert longer.max_duration_seconds == 60 + MORE_S
+            settings, chain = await watcher.config(), AsyncChain((await watcher.config()).rpc_url)
+            held = await chain.balance_of(settings.usdc_address, settings.settlement_address)
+            assert held == longer.hold_micro_usdc == (60 + MORE_S) * longer.rate_per_second_micro_usdc
+            assert (
+                await chain.allowance(settings.usdc_address, consumer.wallet.address, settings.settlement_address) == 0
+            )
+        await tracked(watcher, FUNDS)

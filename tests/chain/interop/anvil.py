@@ -21,6 +21,7 @@ from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from tests.chain.world import clock, ids, until
 
 CHAIN_ID = 84_532_777
+FEE_RECEIVER = "0x" + "fe" * 20
 INSTALLED = Path(__file__).parents[3] / ".interop" / "anvil" / "anvil"
 
 
@@ -62,14 +63,14 @@ class Anvil:
         for key in (self.treasury_key, self.relayer_key):
             await self.rpc.call("anvil_setBalance", address_of(key), hex(10**24))
         arguments = settlement_constructor(
-            token=self.token, owner=treasury, relayer=address_of(self.relayer_key), fee_receiver="0x" + "fe" * 20,
+            token=self.token, owner=treasury, relayer=address_of(self.relayer_key), fee_receiver=FEE_RECEIVER,
             max_fee_bps=3_000, session_cap_micro=10**15, consent_required=False, admin_delay_s=0,
         )  # fmt: skip
         contract = artefact("SessionSettlement").bytecode + arguments
         if self.meter_key:
             contract = artefact("SessionEscrow").bytecode + escrow_constructor(
                 token=self.token, owner=treasury, meter=address_of(self.meter_key), standby_meter="0x" + "00" * 20,
-                fee_receiver="0x" + "fe" * 20, max_fee_bps=3_000, session_cap_micro=10**15, max_rate=10_000,
+                fee_receiver=FEE_RECEIVER, max_fee_bps=3_000, session_cap_micro=10**15, max_rate=10_000,
                 admin_delay_s=0,
             )  # fmt: skip
         creations = (artefact("TestUSDC").bytecode + bytes(12) + to_canonical_address(treasury), contract)
@@ -88,10 +89,23 @@ async def open_anvil(
     *, treasury_key: str | None = None, genesis_s: int | None = None, is_escrow: bool = False, chain_id: int = CHAIN_ID
 ) -> AsyncIterator[Anvil]:
     """Run a new anvil with automine off. The same treasury key gives the same contract addresses."""
-    command = [
-        anvil_binary(), "--port", "0", "--hardfork", "cancun", "--chain-id", str(chain_id), "--no-mining",
-        "--timestamp", str(genesis_s or clock.now_ms() // 1_000),
-    ]  # fmt: skip
+    given = ("--chain-id", str(chain_id), "--no-mining", "--timestamp", str(genesis_s or clock.now_ms() // 1_000))
+    async with anvil_process(*given) as url, open_rpc(url, RpcOptions(), ids) as rpc:
+        treasury = treasury_key or "0x" + ids.token_bytes(32).hex()
+        relayer = "0x" + ids.token_bytes(32).hex()
+        anvil = Anvil(
+            url=url, rpc=rpc, treasury_key=treasury, relayer_key=relayer,
+            token=contract_address(address_of(treasury), 0), settlement=contract_address(address_of(treasury), 1),
+            meter_key="0x" + ids.token_bytes(32).hex() if is_escrow else "", chain_id=chain_id,
+        )  # fmt: skip
+        await anvil.deploy()
+        yield anvil
+
+
+@asynccontextmanager
+async def anvil_process(*arguments: str) -> AsyncIterator[str]:
+    """Run anvil; gives its URL."""
+    command = [anvil_binary(), "--port", "0", "--hardfork", "cancun", *arguments]
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     try:
@@ -101,19 +115,9 @@ async def open_anvil(
                 chunk = await process.stdout.receive_some()
                 assert chunk, said.decode()
                 said += chunk
-        url = "http://" + said.partition(b"Listening on ")[2].split()[0].decode()
-        async with trio.open_nursery() as nursery, open_rpc(url, RpcOptions(), ids) as rpc:
+        async with trio.open_nursery() as nursery:
             nursery.start_soon(_drain, process.stdout)
-            treasury = treasury_key or "0x" + ids.token_bytes(32).hex()
-            relayer = "0x" + ids.token_bytes(32).hex()
-            anvil = Anvil(
-                url=url, rpc=rpc, treasury_key=treasury, relayer_key=relayer,
-                token=contract_address(address_of(treasury), 0),
-                settlement=contract_address(address_of(treasury), 1),
-                meter_key="0x" + ids.token_bytes(32).hex() if is_escrow else "", chain_id=chain_id,
-            )  # fmt: skip
-            await anvil.deploy()
-            yield anvil
+            yield "http://" + said.partition(b"Listening on ")[2].split()[0].decode()
             nursery.cancel_scope.cancel()
     finally:
         process.kill()

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 import structlog.testing
-import trio
 
 from sightline.chain.rpc.health import EndpointFault
 from sightline.ports.ledger import SettlementState
-from tests.chain.endpoint import Endpoint, Fault, Forward, Request, Response, honest, of_method, open_endpoint
+from tests.chain.endpoint import Endpoint, Fault, behind, failed_receipt, hang, honest, of_method, open_endpoint
 from tests.chain.interop.anvil import Anvil
 from tests.chain.interop.conftest import mining
 from tests.chain.world import World, running, until
@@ -22,33 +21,6 @@ DEPTH = 2
 async def second(anvil: Anvil) -> AsyncIterator[Endpoint]:
     async with open_endpoint(anvil.url) as endpoint:
         yield endpoint
-
-
-async def hang(request: Request, forward: Forward) -> Response | None:
-    await trio.sleep_forever()
-    raise AssertionError
-
-
-async def reverted(request: Request, forward: Forward) -> Response | None:
-    answer = await forward(request)
-    if answer["result"] is not None:
-        answer["result"] |= {"status": "0x0", "logs": []}
-    return answer
-
-
-def behind(head: int) -> Fault:
-    """Serve the chain as it was at this block."""
-
-    async def old(request: Request, forward: Forward) -> Response | None:
-        if request["method"] == "eth_blockNumber":
-            return {"jsonrpc": "2.0", "id": request["id"], "result": hex(head)}
-        if request["method"] == "eth_getTransactionReceipt":
-            return {"jsonrpc": "2.0", "id": request["id"], "result": None}
-        seen = ["latest", "pending"]
-        params = [hex(head) if each in seen else each for each in request["params"]]
-        return await forward(request | {"params": params})
-
-    return old
 
 
 async def test_the_first_of_two_endpoints_is_killed_in_mid_session(
@@ -70,7 +42,7 @@ async def test_the_first_of_two_endpoints_is_killed_in_mid_session(
     assert len((await world.record(session_id)).attempts) == 1
 
 
-@pytest.mark.parametrize("fault", [hang, of_method("eth_getTransactionReceipt", reverted)])
+@pytest.mark.parametrize("fault", [hang, of_method("eth_getTransactionReceipt", failed_receipt)])
 async def test_one_of_three_endpoints_hangs_or_lies_and_the_others_confirm(
     world: World, second: Endpoint, anvil: Anvil, tmp_path: Path, fault: Fault
 ) -> None:

@@ -2,23 +2,28 @@
 
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 import trio
 
+from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.messages import INTERIM_DELAY_S, RECLAIM_DELAY_S
+from sightline.chain.service import ChainService
+from sightline.domain.books.differences import Difference, DifferenceKind
+from sightline.domain.session.model import Session
 from sightline.http.schemas.escrow import statement_json
 from sightline.ports.chain import ChainConfig
 from sightline.ports.ledger import SettlementState
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.money.extensions import PostgresExtensions
+from sightline.storage.postgres.money.reconciliation import PostgresBooks
 from sightline_client import AsyncChain, ChainError
 from sightline_client.models import Statement
 from sightline_client.wallet import LocalWallet
 from tests.chain.endpoint import Forward, Request, Response, answering, honest
-from tests.chain.escrow.stage import DURATION_S, HOLD, KINDS, Kind, Stage
+from tests.chain.escrow.stage import DURATION_S, HOLD, KINDS, RATE, Kind, Stage
 from tests.chain.interop.anvil import CHAIN_ID, Anvil, open_anvil
 from tests.chain.interop.conftest import a_world_on, mining
 from tests.chain.world import Wallet, until
@@ -114,6 +119,70 @@ async def test_an_extension_that_a_reorganisation_removed_is_added_again_before_
         assert await stage.world.balance(stage.world.payer) == before - 5_000
         assert await stage.held() == 0
         await stage.world.assert_books_balance()
+
+
+async def test_what_a_deep_reorganisation_leaves_of_a_longer_session_is_paid_and_told(
+    stage: Stage, anvil: Anvil, tmp_path: Path
+) -> None:
+    """It removes extensions below the depth, and the contract cannot take their amounts again."""
+    world, more_s, depth = stage.world, 30, 2
+    async with stage.running(tmp_path, depth=depth, capture_window_ms=100) as service:
+        assert service.escrow is not None
+        async with mining(anvil):
+            settling, living = [await stage.live(await _opened(stage, service)) for _ in range(2)]
+        await anvil.mine(5)
+        kept = int(await anvil.rpc.call("eth_blockNumber"), 16)
+        async with mining(anvil):
+            settling, living = [await _extended(stage, service, session, more_s) for session in (settling, living)]
+            await anvil.rpc.call("evm_increaseTime", DURATION_S + more_s)
+            charged = await stage.ended(settling, DURATION_S + more_s)
+            assert charged == HOLD + more_s * RATE
+            service.notify()
+            await stage.until_done(settling.id)
+        paid = await world.balance(world.payee)
+        await anvil.mine(depth)
+        head = int(await anvil.rpc.call("eth_blockNumber"), 16)
+        await anvil.rpc.call("anvil_reorg", head - kept, [])
+        assert await stage.held() == 2 * HOLD, "extensions and capture are gone"
+        spent = call_data("transfer(address,uint256)", [Wallet().address, await world.balance(world.payer)])
+        await world.send(world.payer.key, world.token, spent, tip_wei=10**11)
+        await anvil.rpc.call("evm_increaseTime", DURATION_S + more_s)  # the removed blocks had it
+        async with mining(anvil):
+            await stage.until_done(settling.id, SettlementState.MISMATCHED)
+            await until("the live session's part is lost", lambda: _is_lost(stage, living.id))
+            statement = await service.escrow.statement(
+                living.id, clean_seconds=DURATION_S + more_s, head_hash="cd" * 32, is_final=True
+            )
+        told = (await world.record(settling.id)).on_chain
+        assert told is not None
+        assert told.to_amount + told.fee_amount == HOLD, "it tells what the contract has settled"
+        assert await world.balance(world.payee) == told.to_amount < paid
+        assert await stage.held() == HOLD
+        assert statement is not None
+        assert statement.clean_seconds == DURATION_S, "more than the hold has cannot be claimed"
+        assert not [each for each in (await _differences(stage, service)) if each.kind is not DifferenceKind.HOLD]
+
+
+async def _opened(stage: Stage, service: ChainService) -> Session:
+    assert service.escrow is not None
+    session = await stage.assigned(service)
+    await service.escrow.open_hold(session)
+    return session
+
+
+async def _extended(stage: Stage, service: ChainService, session: Session, seconds: int) -> Session:
+    assert service.escrow is not None
+    asking = await stage.extending(service, session, seconds)
+    return await stage.extended(asking, await service.escrow.extend_hold(asking))
+
+
+async def _is_lost(stage: Stage, session_id: str) -> bool:
+    return session_id in await stage.openings.lost()
+
+
+async def _differences(stage: Stage, service: ChainService) -> Sequence[Difference]:
+    await stage.world.until_books_read()
+    return (await service.reconciler(PostgresBooks(stage.database)).compare())[1]
 
 
 async def _is_answered(answers: list[str]) -> bool:

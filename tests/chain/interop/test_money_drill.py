@@ -1,11 +1,13 @@
 """Many random sessions in escrow through everything that may go wrong at once; afterwards every micro-USDC is found.
 
 Rates, seconds and ways of consent are random; a fifth is extended. Meanwhile the server's relayer and watcher are
-killed by SIGKILL, the endpoint loses and falsifies answers, blocks are reorganised, parties are blacklisted, the token
-is paused, and a mandate is revoked. A few sessions are abandoned: their operators claim, or their payers reclaim, with
+killed by SIGKILL, three endpoints lose and falsify answers, and one after the other is away, lags, or lies about
+receipts; blocks are reorganised, fees rise tenfold, parties and the fee receiver are blacklisted, the token is paused,
+and a mandate is revoked. A few sessions are abandoned: their operators claim, or their payers reclaim, with
 the server gone. SIGHTLINE_DRILL_SESSIONS and SIGHTLINE_DRILL_SEED choose how many, and which.
 """
 
+import itertools
 import json
 import os
 import random
@@ -14,7 +16,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -48,9 +50,21 @@ from sightline.system.keccak import session_id_hash
 from sightline_client import AsyncChain
 from sightline_client.models import Statement
 from sightline_client.wallet import LocalWallet
-from tests.chain.endpoint import Forward, Request, Response, answering, honest
+from tests.chain.endpoint import (
+    Endpoint,
+    Fault,
+    Forward,
+    Request,
+    Response,
+    answering,
+    behind,
+    failed_receipt,
+    honest,
+    of_method,
+    open_endpoint,
+)
 from tests.chain.escrow.stage import Kind, Stage, UnpayableError
-from tests.chain.interop.anvil import CHAIN_ID, Anvil, open_anvil
+from tests.chain.interop.anvil import CHAIN_ID, FEE_RECEIVER, Anvil, open_anvil
 from tests.chain.interop.conftest import a_world_on, mining
 from tests.chain.world import Wallet, until
 
@@ -61,6 +75,8 @@ DEPTH: Final = 4
 LONGEST_S: Final = 1_800
 AT_ONCE: Final = 16
 FUNDS: Final = 10**12
+AWAY_S: Final = 60 if SESSIONS >= 1_000 else 4
+"""How long an endpoint is away, lags or lies."""
 OVER: Final = frozenset({SettlementState.CONFIRMED, SettlementState.WRITTEN_OFF})
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240 + 4 * SESSIONS)]
@@ -127,6 +143,7 @@ class Drill:
     dice: random.Random
     payers: list[Wallet]
     payees: list[Wallet]
+    endpoints: list[Endpoint]
     charges: dict[str, int] = field(default_factory=dict)
     claims: dict[str, SignedStatement] = field(default_factory=dict)
     reclaims: dict[str, SignedStatement] = field(default_factory=dict)
@@ -248,7 +265,6 @@ class Drill:
 async def faults(drill: Drill, server: Server) -> None:
     """Everything that goes wrong while sessions run, for ever."""
     dice, anvil = drill.dice, drill.anvil
-    world = drill.stage.world
 
     async def unlucky(request: Request, forward: Forward) -> Response | None:
         roll = dice.random()
@@ -273,29 +289,54 @@ async def faults(drill: Drill, server: Server) -> None:
             await server.kill()
             await server.start()
 
+    async def spike() -> None:
+        while True:
+            await trio.sleep(dice.uniform(4, 8))
+            base = int((await anvil.rpc.call("eth_getBlockByNumber", "latest", False))["baseFeePerGas"], 16)
+            await anvil.rpc.call("anvil_setNextBlockBaseFeePerGas", hex(10 * max(base, 10**9)))
+            drill.counts["fee spikes"] += 1
+
     async def issuer() -> None:
-        """Blacklist an operator or pause the token for a while."""
+        """Blacklist an operator or the fee receiver, or pause the token, for a while."""
         while True:
             await trio.sleep(dice.uniform(2, 5))
             if dice.random() < 0.5:
-                blocked = dice.choice(drill.payees).address
+                blocked = dice.choice([FEE_RECEIVER, *(payee.address for payee in drill.payees)])
                 await drill.issuer_sets("setBlacklisted(address,bool)", "isBlacklisted(address)", [blocked], True)
                 await trio.sleep(1)
                 await drill.issuer_sets("setBlacklisted(address,bool)", "isBlacklisted(address)", [blocked], False)
-                drill.counts["payees blacklisted"] += 1
+                drill.counts["fee receivers blocked" if blocked == FEE_RECEIVER else "payees blocked"] += 1
             else:
                 await drill.issuer_sets("setPaused(bool)", "paused()", [], True)
                 await drill.issuer_sets("setPaused(bool)", "paused()", [], False)
                 drill.counts["pauses"] += 1
 
-    world.endpoint.fault = unlucky
-    world.endpoint.weather = lambda: dice.choice(["fine"] * 24 + ["lose_request", "lose_reply"])
+    for endpoint in drill.endpoints:
+        endpoint.fault = unlucky
+        endpoint.weather = lambda: dice.choice(["fine"] * 24 + ["lose_request", "lose_reply"])
     try:
         async with trio.open_nursery() as nursery:
-            for fault in (storm, kill, issuer):
+            for fault in (storm, kill, issuer, spike):
                 nursery.start_soon(fault)
+            nursery.start_soon(_wrong_endpoints, drill, unlucky)
     finally:
-        world.endpoint.fault, world.endpoint.weather = honest, lambda: "fine"
+        for endpoint in drill.endpoints:
+            endpoint.fault, endpoint.weather, endpoint.is_down = honest, lambda: "fine", False
+
+
+async def _wrong_endpoints(drill: Drill, usual: Fault) -> None:
+    """One endpoint after the other is away, lags, or lies about receipts."""
+    for wrong in itertools.cycle(drill.dice.sample(["away", "late", "lying"], 3)):
+        await trio.sleep(drill.dice.uniform(1, 3))
+        endpoint = drill.dice.choice(drill.endpoints)
+        endpoint.is_down = wrong == "away"
+        if wrong == "late":
+            endpoint.fault = behind(int(await drill.anvil.rpc.call("eth_blockNumber"), 16))
+        elif wrong == "lying":
+            endpoint.fault = of_method("eth_getTransactionReceipt", failed_receipt)
+        await trio.sleep(AWAY_S)
+        endpoint.is_down, endpoint.fault = False, usual
+        drill.counts[f"endpoints {wrong}"] += 1
 
 
 @asynccontextmanager
@@ -320,9 +361,12 @@ async def test_every_micro_usdc_is_found_after_sessions_through_all_faults(
             await world.approve(wallet)
     await anvil.mine(10)  # no reorganisation reaches funds and allowances
     before = {wallet.address: await world.balance(wallet) for wallet in (*payers, *payees)}
-    server = Server(json.dumps({"dsn": database_dsn, "options": _options(stage, anvil, tmp_path)}))
-    async with stage.opened(tmp_path, depth=DEPTH) as service:
-        drill = Drill(stage, anvil, service, dice, payers, payees)
+    async with AsyncExitStack() as stack:
+        endpoints = [await stack.enter_async_context(open_endpoint(anvil.url)) for _ in range(3)]
+        urls = ",".join(endpoint.url for endpoint in endpoints)
+        server = Server(json.dumps({"dsn": database_dsn, "options": _options(stage, anvil, tmp_path, urls)}))
+        service = await stack.enter_async_context(stage.opened(tmp_path, depth=DEPTH, rpc_url=urls))
+        drill = Drill(stage, anvil, service, dice, payers, payees, endpoints)
         try:
             async with mining(anvil):
                 await server.start()
@@ -336,10 +380,10 @@ async def test_every_micro_usdc_is_found_after_sessions_through_all_faults(
     sys.stdout.write(f"drill, seed {SEED}: {SESSIONS} sessions, {server.kills} kills, {counts}\n")
 
 
-def _options(stage: Stage, anvil: Anvil, directory: Path) -> dict[str, Any]:
+def _options(stage: Stage, anvil: Anvil, directory: Path, urls: str) -> dict[str, Any]:
     world = stage.world
     return {
-        "data_dir": str(directory), "rpc_url": world.endpoint.url, "usdc_address": world.token,
+        "data_dir": str(directory), "rpc_url": urls, "usdc_address": world.token,
         "settlement_address": world.settlement, "relayer_key": world.relayer_key.hex(), "depth": DEPTH, "poll_ms": 30,
         "rpc_timeout_ms": 3_000, "is_escrow": True, "meter_key": anvil.meter_key[2:], "replace_ms": 5_000,
         "capture_window_ms": 300,
@@ -395,8 +439,8 @@ async def _calm(drill: Drill, server: Server) -> None:
     waiting = [session_id for session_id in stage.world.sessions if session_id not in abandoned]
     async with mining(drill.anvil):
         await drill.issuer_sets("setPaused(bool)", "paused()", [], False)
-        for payee in drill.payees:
-            await drill.issuer_sets("setBlacklisted(address,bool)", "isBlacklisted(address)", [payee.address], False)
+        for address in (FEE_RECEIVER, *(payee.address for payee in drill.payees)):
+            await drill.issuer_sets("setBlacklisted(address,bool)", "isBlacklisted(address)", [address], False)
         await drill.anvil.rpc.call("evm_increaseTime", LONGEST_S)
 
         async def all_over() -> bool:
@@ -473,7 +517,7 @@ async def _account(drill: Drill, before: dict[str, int]) -> None:
     drill.counts["opened"], drill.counts["micro-USDC charged"] = len(held), sum(charged.values())
     drill.counts["micro-USDC credited"] = owed
     lost = sum(before.values()) - sum([await world.balance(each) for each in (*drill.payers, *drill.payees)])
-    fee_data = call_data("balanceOf(address)", ["0x" + "fe" * 20])
+    fee_data = call_data("balanceOf(address)", [FEE_RECEIVER])
     fees_paid = int(await world.rpc.call("eth_call", {"to": world.token, "data": "0x" + fee_data.hex()}, "latest"), 16)
     assert lost == fees_paid + owed, f"what the parties lack is the fee and the credits, seed {SEED}"
     check, differences = await drill.service.reconciler(PostgresBooks(stage.database)).compare()

@@ -11,8 +11,8 @@ import trio
 
 from sightline.ports.video import Clip, ClipMissing, ClipMissingReason, MediaKind
 from sightline.video.options import Options
-from tests.video.support.harness import SECRET, Rig, a_rig, a_session_id, publishing
 from tests.video.pictures.test_formats import a_clip
+from tests.video.support.harness import SECRET, Rig, a_rig, a_session_id, publishing
 
 KEEPS_5_S = Options(secret=SECRET, public_url="", workers=1, clip_seconds=5)
 

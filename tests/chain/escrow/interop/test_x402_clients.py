@@ -28,6 +28,10 @@ INSTALLED: Final = ROOT / ".interop" / "x402"
 PYTHON: Final = INSTALLED / "venv" / "bin" / "python"
 EXAMPLE: Final = ROOT / "examples" / "x402_view.py"
 LINES_MAX: Final = 15
+CLIENTS: Final = {
+    "python": (str(PYTHON), str(Path(__file__).with_name("buy.py"))),
+    "typescript": ("node", str(Path(__file__).with_name("buy.mjs"))),
+}
 BLOCK_S: Final = 1
 
 
@@ -85,6 +89,18 @@ async def run(market: Market, wallet: LocalWallet, *command: str) -> subprocess.
     return done
 
 
+async def buy(
+    market: Market, wallet: LocalWallet, client: str, path: str, body: dict[str, Any], *key: str
+) -> dict[str, Any]:  # fmt: skip
+    """Buy with an official client; returns the data of the answer, whose payment has succeeded."""
+    url = f"{market.server.url}/api/v1/x402/views{path}"
+    bought = json.loads((await run(market, wallet, *CLIENTS[client], url, json.dumps(body), *key)).stdout)
+    assert bought["status"] == 200, bought
+    assert (bought["paid"]["success"], bought["paid"]["payer"]) == (True, wallet.address)
+    data: dict[str, Any] = bought["body"]["data"]
+    return data
+
+
 async def assigned(market: Market) -> str:
     """Wait until the operator has a session that it can start."""
 
@@ -126,12 +142,7 @@ async def test_the_example_buys_a_view_with_the_python_client_and_saves_its_firs
 async def test_the_typescript_client_buys_a_view_and_never_comes_back_and_gets_its_rest(market: Market) -> None:
     wallet, seconds = LocalWallet.create(), 15
     await market.fund(wallet.address, FUNDS)
-    view = json.dumps(VIEW | {"maxDurationSeconds": seconds})
-    script = str(Path(__file__).with_name("buy.mjs"))
-    bought = json.loads((await run(market, wallet, "node", script, market.server.url, view)).stdout)
-    assert (bought["status"], bought["paid"]["success"]) == (200, True)
-    assert bought["paid"]["payer"] == wallet.address
-    data = bought["body"]["data"]
+    data = await buy(market, wallet, "typescript", "", VIEW | {"maxDurationSeconds": seconds})
     started = await market.device.post(f"/sessions/{data['viewId']}/start")
     cap = int(data["capMicroUsdc"])
     assert await market.balance(wallet.address) == FUNDS - cap
@@ -147,3 +158,19 @@ async def test_the_typescript_client_buys_a_view_and_never_comes_back_and_gets_i
     assert ended["endReason"] == "MAX_DURATION"
     assert 0 < charged < cap, "the operator stopped filming"
     await until(lambda: market.balance(wallet.address), lambda now: now == FUNDS - charged, "the rest has returned")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_an_official_client_buys_more_time_for_its_view_and_the_rest_returns(market: Market, client: str) -> None:
+    wallet, more_s = LocalWallet.create(), 60
+    await market.fund(wallet.address, FUNDS)
+    view = await buy(market, wallet, client, "", dict(VIEW))
+    await market.device.post(f"/sessions/{view['viewId']}/start")
+    cap = int(view["capMicroUsdc"])
+    longer = await buy(market, wallet, client, f"/{view['viewId']}/extend", {"seconds": more_s}, view["key"])
+    more = more_s * int(view["ratePerSecondMicroUsdc"])
+    assert longer["capMicroUsdc"] == str(cap + more)
+    assert await market.balance(market.config["settlementAddress"]) == cap + more
+    assert await market.balance(wallet.address) == FUNDS - cap - more
+    await market.device.post(f"/sessions/{view['viewId']}/end")
+    await until(lambda: market.balance(wallet.address), lambda now: now == FUNDS, "nothing was filmed: all returns")

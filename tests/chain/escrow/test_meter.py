@@ -1,0 +1,156 @@
+"""The meter signs in the contract's domain, with its key in this process or in another one."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+
+from sightline.chain.contracts.messages import CaptureBatch, MeterStatement, Opening, TypedMessage, escrow_domain
+from sightline.chain.meter import Meter, MeterKey, open_remote_meter
+from sightline.chain.signer import KeyRefusedError
+from sightline.domain.addresses import recovered_address
+from sightline.domain.errors import ChainUnavailableError
+from tests.chain.interop.anvil import anvil_process
+from tests.chain.world import ids
+
+CHAIN_ID, CONTRACT = 84_532_777, "0x" + "Cc" * 20
+KEY = "0x" + "7e" * 32
+DOMAIN = escrow_domain(CHAIN_ID, CONTRACT)
+MESSAGES: tuple[TypedMessage, ...] = (
+    Opening(terms_hash=b"\x11" * 32, payee="0x" + "0b" * 20),
+    MeterStatement(hold_hash=b"\x22" * 32, clean_seconds=2**40, head_hash=b"\x00" * 32, is_final=True),
+    CaptureBatch(captures_hash=b"\x33" * 32),
+)
+
+
+@dataclass
+class SigningProcess:
+    """Signs what it is asked for over JSON-RPC, by the code of eth_account."""
+
+    accounts: list[str] = field(default_factory=lambda: [str(Account.from_key(KEY).address)])
+    key: str = KEY
+    is_locked: bool = False
+    method: str = "eth_signTypedData_v4"
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["method"] == "eth_accounts":
+            return {"result": self.accounts}
+        if request["method"] != self.method:
+            return {"error": {"code": -32601, "message": "the method does not exist"}}
+        if self.is_locked:
+            return {"error": {"code": -32000, "message": "the account is locked"}}
+        _, typed_data = request["params"]
+        signed = Account.sign_message(encode_typed_data(full_message=json.loads(typed_data)), self.key)
+        return {"result": "0x" + bytes(signed.signature).hex()}
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        received = b""
+        async with stream:
+            async for chunk in stream:
+                received += chunk
+                head, _, body = received.partition(b"\r\n\r\n")
+                lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+                if not lengths or len(body) < int(lengths[0].split(b":")[1]):
+                    continue
+                asked, received = json.loads(body), b""
+                items = asked if isinstance(asked, list) else [asked]
+                answers = [{"jsonrpc": "2.0", "id": item["id"]} | self.answer(item) for item in items]
+                text = json.dumps(answers if isinstance(asked, list) else answers[0]).encode()
+                await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
+
+
+@asynccontextmanager
+async def served(process: SigningProcess) -> AsyncIterator[str]:
+    async with trio.open_nursery() as nursery:
+        listeners: list[trio.SocketListener] = await nursery.start(_serve, process)
+        yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
+async def _serve(process: SigningProcess, task_status: trio.TaskStatus[Any]) -> None:
+    await trio.serve_tcp(process.serve, 0, host="127.0.0.1", task_status=task_status)
+
+
+def opened(url: str) -> Any:
+    return open_remote_meter(url, chain_id=CHAIN_ID, contract=CONTRACT, timeout_ms=3_000, ids=ids)
+
+
+@asynccontextmanager
+async def in_this_process() -> AsyncIterator[Meter]:
+    yield MeterKey(bytes.fromhex(KEY[2:]), chain_id=CHAIN_ID, contract=CONTRACT)
+
+
+@asynccontextmanager
+async def in_a_signing_process(method: str) -> AsyncIterator[Meter]:
+    async with served(SigningProcess(method=method)) as url, opened(url) as meter:
+        yield meter
+
+
+@asynccontextmanager
+async def in_anvil() -> AsyncIterator[Meter]:
+    async with anvil_process("--accounts", "1", "--mnemonic-random") as url, opened(url) as meter:
+        yield meter
+
+
+METERS: list[Any] = [
+    pytest.param(in_this_process, id="key"),
+    *(
+        pytest.param(partial(in_a_signing_process, method), id=method)
+        for method in ("eth_signTypedData_v4", "eth_signTypedData")
+    ),
+    pytest.param(in_anvil, id="anvil", marks=pytest.mark.interop),
+]
+
+
+@pytest.mark.parametrize("of", METERS)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+async def test_a_meter_signs_a_message_for_its_contract_on_its_chain(
+    of: Callable[[], Any], message: TypedMessage
+) -> None:
+    async with of() as meter:
+        signature = await meter.sign(message)
+        assert await meter.sign(message) == signature
+        assert len(signature) == 65
+        assert signature[64] in (27, 28)
+        assert recovered_address(DOMAIN.digest(message), signature) == meter.address.lower()
+        other = escrow_domain(CHAIN_ID + 1, CONTRACT)
+        assert recovered_address(other.digest(message), signature) != meter.address.lower()
+
+
+async def refuse(process: SigningProcess, error: type[Exception], words: str, act: Callable[[Meter], Awaitable[Any]]):
+    async with served(process) as url:
+        with pytest.raises(error, match=words):
+            async with opened(url) as meter:
+                await act(meter)
+
+
+async def sign(meter: Meter) -> None:
+    await meter.sign(MESSAGES[0])
+
+
+async def test_a_signature_of_another_key_is_not_passed_on() -> None:
+    await refuse(SigningProcess(key="0x" + "77" * 32), ChainUnavailableError, "is not that of the meter", sign)
+
+
+async def test_a_signer_that_refuses_says_why() -> None:
+    await refuse(SigningProcess(is_locked=True), ChainUnavailableError, "the account is locked", sign)
+
+
+@pytest.mark.parametrize("accounts", [[], ["0x" + "01" * 20, "0x" + "02" * 20], ["no address"]])
+async def test_a_signer_without_exactly_one_key_is_refused(accounts: list[str]) -> None:
+    await refuse(SigningProcess(accounts=accounts), KeyRefusedError, "must have one account", sign)
+
+
+async def test_a_signer_that_is_away_is_unavailable() -> None:
+    async with served(SigningProcess()) as url:
+        pass
+    with pytest.raises(ChainUnavailableError):
+        async with opened(url):
+            raise AssertionError("it opened")
