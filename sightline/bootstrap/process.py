@@ -214,10 +214,27 @@ def exit_code_of(settings: Settings, run: Callable[[], None], is_ready: Callable
     return 0
 
 
-def say_url(url: str) -> None:
-    """Print `ready URL` on stdout."""
+def say_ready(url: str, internal_url: str, data_dir: Path) -> None:
+    """Print `ready URL` on stdout, and on a terminal, where log lines surround it, a frame with what to open."""
     sys.stdout.write(f"ready {url}\n")
+    if sys.stdout.isatty():
+        sys.stdout.write(summary(url, internal_url, data_dir))
     sys.stdout.flush()
+
+
+def summary(url: str, internal_url: str, data_dir: Path) -> str:
+    """Frame the addresses of a server that accepts calls."""
+    lines = [
+        f"Sightline runs. Open {url}/",
+        "",
+        f"API and manual  {url}/docs  {url}/manual/",
+        f"Operations      {internal_url}/ops (token: sightline admin token)",
+        f"Data            {data_dir}",
+        "Ctrl-C stops the server.",
+    ]
+    width = max(map(len, lines))
+    framed = "".join(f"│ {line.ljust(width)} │\n" for line in lines)
+    return f"\n┌{'─' * (width + 2)}┐\n{framed}└{'─' * (width + 2)}┘\n\n"
 
 
 ServeHttp: TypeAlias = Callable[[Core, Ports, trio.Event, Callable[[str], None]], Awaitable[None]]

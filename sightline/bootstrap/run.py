@@ -7,7 +7,7 @@ import structlog
 import trio
 
 from sightline.bootstrap.observability.service_manager import ServiceManager
-from sightline.bootstrap.process import Prepared, ServerRun, exit_code_of, prepare, say_url
+from sightline.bootstrap.process import Prepared, ServerRun, exit_code_of, prepare, say_ready
 from sightline.bootstrap.workers.supervisor import WorkerSupervisor
 from sightline.config import Settings
 from sightline.system.logs import configure_logs
@@ -57,7 +57,7 @@ def _announce(prepared: Prepared, manager: ServiceManager) -> Callable[[str], No
         write_server_addresses(data_dir, url=url, internal_url=internal_url)
         prepared.note_ready()
         log.info("ready", url=url, internal_url=internal_url, data_dir=str(data_dir))
-        say_url(url)
+        say_ready(url, internal_url, data_dir)
         manager.ready()
 
     return announce

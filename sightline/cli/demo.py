@@ -16,7 +16,7 @@ import trio
 from rich.console import Console
 
 from sightline.cli.checks import CheckFailedError, Checks
-from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant
+from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant, console_url
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError, NotFoundError
 from sightline_client.commands.signals import stop_like_ctrl_c
 from sightline_client.escrow import Payment, sign_mandate, sign_payment
@@ -258,7 +258,7 @@ class Demo:
         say(
             "Open this URL in a browser. It signs in as the demo's consumer by its test wallet; whoever has it can too."
         )
-        say(f"{self._local.url}/console/#/start?testWallet={self._consumer.wallet.private_key}")
+        say(console_url(self._local.url, self._consumer.wallet.private_key))
         say(
             f"Ask for a view of {PLACE[0]}, {PLACE[1]}: the demo's device films it. "
             f"Without the wallet: {self._local.url}/\n"

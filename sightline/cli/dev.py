@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from sightline.cli.local import COVERAGE_M, LocalServer, LocalServerError
+from sightline.cli.local import COVERAGE_M, LocalServer, LocalServerError, console_url
 from sightline_client import AsyncSightline
 from sightline_client.commands.signals import stop_like_ctrl_c
 
@@ -55,6 +55,7 @@ async def _serve(local: LocalServer, place: tuple[float, float], as_json: bool) 
             "consumerKey": consumer.key,
             "operatorKey": operator.key,
             "consumerWalletKey": wallet.private_key,
+            "consoleUrl": console_url(local.url, wallet.private_key),
             "lat": place[0],
             "lng": place[1],
             "dataDir": str(local.directory),
@@ -75,6 +76,7 @@ export SIGHTLINE_API_KEY={said["consumerKey"]}
 export SIGHTLINE_WALLET_KEY={said["consumerWalletKey"]}
 sightline watch {said["lat"]} {said["lng"]} --seconds 60 --out frames
 
-Console: {said["url"]}/   API reference: {said["url"]}/docs   MCP server: {said["url"]}/mcp
+Console, signed in with the consumer's wallet: {said["consoleUrl"]}
+API reference: {said["url"]}/docs   MCP server: {said["url"]}/mcp
 Manual: {said["url"]}/manual/
 """

@@ -23,6 +23,11 @@ READY_WITHIN_S: Final = 90.0
 """A first start creates the database and the chain; a busy machine with two cores took 36 s."""
 
 
+def console_url(url: str, wallet_key: str) -> str:
+    """The link of the console that signs in with a test wallet. Browsers do not send the fragment with the key."""
+    return f"{url}/console/#/start?testWallet={wallet_key}"
+
+
 class LocalServerError(Exception):
     """A program of the local server failed."""
 

@@ -14,6 +14,12 @@ SEQUENCE_MAX: Final = 9_007_199_254_740_991
 """Largest heartbeat sequence: 2**53 - 1, the largest integer every JSON reader keeps exact."""
 
 
+def usdc_text(micro: int) -> str:
+    """Micro-USDC as USDC with all six decimals, for people: 1,234.500000."""
+    whole, rest = divmod(micro, 1_000_000)
+    return f"{whole:,}.{rest:06}"
+
+
 def floor_div(numerator: int, denominator: int) -> int:
     """Divide non-negative integers, rounding down."""
     assert numerator >= 0

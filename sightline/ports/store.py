@@ -426,7 +426,8 @@ class Store(Protocol):
     async def demand_near(
         self, *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
     ) -> int:
-        """Count the other wallets that wait for an operator near a point, are funded, and are no passing request.
+        """Count the wallets other than that of `not_of` that wait for an operator near a point, are funded, and are no
+        passing request.
 
         A wallet waits if it has a REQUESTED (unexpired) or ASSIGNED session of at least `DEMAND_DURATION_MIN_S` that
         was created since `since_ms`. It is funded if, by its last reading, it covers the hold of that session and all

@@ -397,12 +397,15 @@ class MemoryStore:
     ) -> int:
         """Count the other funded wallets that wait near a point."""
         await trio.lowlevel.checkpoint()
+        own = self._workspaces.get(not_of)
+        own_wallet = "" if own is None else own.wallet_address.lower()
 
         def counts(session: Session) -> bool:
             terms = session.terms
             return (
                 session.state in AWAITED
                 and terms.consumer_workspace_id != not_of
+                and terms.payer_address.lower() != own_wallet
                 and terms.created_at_ms >= since_ms
                 and terms.max_duration_s >= DEMAND_DURATION_MIN_S
                 and (session.state is SessionState.ASSIGNED or (deadline_ms(session) or 0) > now_ms)

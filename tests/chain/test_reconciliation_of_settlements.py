@@ -216,3 +216,32 @@ async def test_a_lie_from_before_the_start_that_two_others_contradict_does_not_d
             bad, *good = service.endpoints()
             assert bad.faults[EndpointFault.DISAGREES]
             assert not any(health.faults[EndpointFault.DISAGREES] for health in good)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_an_only_endpoint_whose_logs_contradict_its_receipts_writes_no_journal(
+    world: World, database: Database, tmp_path: Path, is_new: bool
+) -> None:
+    """A new journal takes our transactions from their receipts, one that is in step takes them from the logs."""
+    world.ledger, world.database = PostgresLedger(database), database
+    await world.ready_parties()
+    lie = of_method("eth_getLogs", altered_event)
+    if is_new:
+        world.endpoint.fault = lie
+    async with running(world, tmp_path) as service:
+        if not is_new:
+            await world.until_books_read()
+            world.endpoint.fault = lie
+        session_id = await world.end_session()
+        service.notify()
+        await world.until_told(session_id)
+
+        async def is_refused() -> bool:
+            return (status := service.watcher_status()) is not None and status.failures > 0
+
+        await until("the endpoint contradicts itself", is_refused)
+        assert EntryKind.SETTLED not in await amounts_of(session_id, database)
+        world.endpoint.fault = honest
+        await world.until_books_read()
+        assert (await amounts_of(session_id, database))[EntryKind.SETTLED] == [60_000, -51_000, -9_000]
+        assert await differences(service, database) == []

@@ -189,6 +189,10 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     assert "run signup" in sightline(dev, "login", code=1, SIGHTLINE_WALLET_KEY="0x" + "77" * 32)
 
 
+def test_the_link_of_dev_opens_the_console_with_the_consumers_wallet(dev: dict[str, Any]) -> None:
+    assert dev["consoleUrl"] == f"{dev['url']}/console/#/start?testWallet={dev['consumerWalletKey']}"
+
+
 def test_operators_commands_print_json(dev: dict[str, Any]) -> None:
     data = ("--data-dir", f"{dev['dataDir']}/data")
     (server,) = [json.loads(line) for line in sightline(dev, "actors", "--json", *data).splitlines()]

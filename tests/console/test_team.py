@@ -45,11 +45,14 @@ def a_receiver() -> Iterator[str]:
 def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url, place=TOKYO) as tab, a_receiver() as receiver:
+        tab.allowed = (r"400 \(Bad Request\) \S*/webhooks",)
         sign_up(tab, "Harbour Watch", "CONSUMER")
         add_funds(tab)
         tab.go("team")
         tab.click("#new-key")
         tab.page.fill("#key-label", "Vision agent")
+        expect(tab.page.get_by_label("Per session (USDC)")).to_have_value("2.00")
+        expect(tab.page.get_by_label("Per day (USDC)")).to_have_value("10.00")
         tab.page.get_by_label("Per session (USDC)").fill("0.000001")
         review.look(tab, "team-new-key")
         tab.click("#mint")
@@ -58,6 +61,7 @@ def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: 
         wish = {"lat": TOKYO[0], "lng": TOKYO[1], "maxDurationSeconds": 300}
         answer = httpx.post(f"{tab.url}/api/v1/sessions", json=wish, headers={"authorization": f"Bearer {key}"})
         assert (answer.status_code, answer.json()["detail"]) == (402, "apiKey:spendLimit")
+        assert "0.000001 USDC" in answer.json()["message"]
 
         friend = Account.create().address
         tab.page.fill("#member", friend)
@@ -66,6 +70,10 @@ def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: 
         tab.shows(".badge.invited")
 
         tab.click("#new-webhook")
+        tab.page.fill("#webhook-url", "https://10.0.0.1/hook")
+        tab.click("#create-webhook")
+        tab.shows(".field.wrong .hint.bad", "private address")
+        expect(tab.page.locator(".notice.bad")).to_have_count(0)
         tab.page.fill("#webhook-url", receiver)
         review.look(tab, "team-new-webhook")
         tab.click("#create-webhook")
@@ -82,6 +90,12 @@ def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: 
         tab.click(".webhook button:has-text('Turn off')")
         tab.shows(".webhook .bad")
         tab.click(".rows .danger:has-text('Revoke')")
+        tab.shows(".confirm p", "Vision agent")
+        review.look(tab, "team-revoke")
+        tab.page.keyboard.press("Escape")
+        expect(tab.page.locator(".confirm p")).to_have_count(0)
+        tab.click(".rows .danger:has-text('Revoke')")
+        tab.click(".confirm .danger:has-text('Vision agent')")
         tab.shows(".rows .bad", "stops in")
         review.look(tab, "team")
         tab.click(".webhook button:has-text('Turn on')")

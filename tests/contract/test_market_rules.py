@@ -25,11 +25,11 @@ from sightline.ports.store import (
     SessionView,
 )
 
-from .builders import PAYER, T0, a_session, an_id, in_phase
+from .builders import PAYER, T0, a_session, a_workspace, an_id, in_phase
 from .conftest import Stored
 from .ledger.ledgers import RELAYER, a_payload, an_attempt
 from .test_store_reads import ME, OTHER, listed
-from .test_store_writes import a_write, commit
+from .test_store_writes import a_write, commit, commit_workspace
 
 # Demand.
 
@@ -94,6 +94,16 @@ async def test_demand_counts_others_that_wait_nearby_since_lately(stored: Stored
     assert await demand(stored, within_m=20_000) == 3
     assert await demand(stored, not_of=OTHER) == 3
     assert await demand(stored, lat=-52.521) == 0
+
+
+async def test_a_wallet_is_no_demand_for_itself_in_another_of_its_workspaces(stored: Stored) -> None:
+    await show_wallets(stored, dict.fromkeys(WALLETS, 10**9))
+    own = await commit_workspace(stored, a_workspace(wallet_address=WALLETS[0].upper().replace("X", "x")))
+    await wait_here(stored, 0)
+    assert await demand(stored, not_of=own.id) == 0
+    await wait_here(stored, 1)
+    assert await demand(stored, not_of=own.id) == 1
+    assert await demand(stored) == 2
 
 
 async def test_a_payer_that_signed_an_authorization_is_demand_without_an_allowance(stored: Stored) -> None:

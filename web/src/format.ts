@@ -1,5 +1,5 @@
 // Numbers, times and places as people read them.
-import { language } from "./strings";
+import { language, t } from "./strings";
 
 /** Micro-USDC as USDC: at least two decimals, and as many as the amount needs. */
 export function usdc(micro: string | bigint, isSigned = false): string {
@@ -11,6 +11,21 @@ export function usdc(micro: string | bigint, isSigned = false): string {
   const sign = value < 0n ? "−" : isSigned ? "+" : "";
   return `${sign}${text}\u00a0USDC`;
 }
+
+/** An amount to compare at a glance: at most three digits. */
+export const roughly = (micro: bigint): string =>
+  `${new Intl.NumberFormat(language.value, { maximumSignificantDigits: 3 }).format(Number(micro) / 1_000_000)}\u00a0USDC`;
+
+/** An amount below one USDC in whole cents, or in two digits below one cent; else nothing. */
+export function inCents(micro: bigint): string {
+  const cents = Number(micro) / 10_000;
+  if (cents === 0 || cents >= 100) return "";
+  return t("aboutCents", { cents: new Intl.NumberFormat(language.value, cents < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 }).format(cents) });
+}
+
+/** A factor of a price as its effect: "+19 %". */
+export const effect = (factor: number): string =>
+  new Intl.NumberFormat(language.value, { style: "percent", signDisplay: "exceptZero", maximumFractionDigits: 1 }).format(factor - 1);
 
 /** What remains for the operator of a charge, as the contract divides it: the fee is rounded down. */
 export const withoutFee = (micro: string | bigint, feeBps: number): bigint => BigInt(micro) - (BigInt(micro) * BigInt(feeBps)) / 10_000n;
@@ -35,39 +50,16 @@ export const dateTime = (iso: string): string =>
 export const timeOf = (iso: string): string =>
   new Intl.DateTimeFormat(language.value, { timeStyle: "medium" }).format(new Date(iso));
 
-export const point = (lat: number, lng: number): string => `${lat.toFixed(5)}, ${lng.toFixed(5)}`;
-
-const NUMBER = String.raw`[-+−]?\d{1,3}(?:\.\d+)?`;
-const PAIR = new RegExp(String.raw`^\(?\s*(${NUMBER})\s*[,;/\s]\s*(${NUMBER})\s*\)?$`);
-const DECIMAL_COMMAS = /^([-+−]?\d{1,3}),(\d+)\s*[;,\s]\s*([-+−]?\d{1,3}),(\d+)$/;
-/** The part of a map's link that has the place: `@52.5,13.4`, `q=52.5,13.4`, `#map=15/52.5/13.4`, `mlat=52.5&mlon=13.4`, `geo:52.5,13.4`. */
-const LINK = new RegExp(String.raw`(?:@|[?&](?:q|ll|query|center)=|#map=[\d.]+/|[?&]mlat=|^geo:)(${NUMBER})(?:,|%2C|/|&mlon=)(${NUMBER})`, "i");
-const ANGLE = String.raw`(\d{1,3}(?:\.\d+)?)\s*°\s*(?:(\d{1,2}(?:\.\d+)?)\s*['′]\s*)?(?:(\d{1,2}(?:\.\d+)?)\s*(?:"|″|'')\s*)?`;
-const DEGREES = new RegExp(String.raw`^${ANGLE}([NS])[,;\s]*${ANGLE}([EWO])$`, "i");
-
-/** A place as people write and maps link to it; null if it is not a place on Earth. */
-export function parsePoint(text: string): { lat: number; lng: number } | null {
-  const trimmed = text.trim();
-  const commas = DECIMAL_COMMAS.exec(trimmed);
-  const degrees = DEGREES.exec(trimmed);
-  let found: [number, number];
-  if (degrees !== null) {
-    const [, ...parts] = degrees;
-    const angle = (at: number): number => Number(parts[at]) + Number(parts[at + 1] ?? 0) / 60 + Number(parts[at + 2] ?? 0) / 3600;
-    // O is east in German (Ost).
-    found = [angle(0) * (parts[3]?.toUpperCase() === "S" ? -1 : 1), angle(4) * (parts[7]?.toUpperCase() === "W" ? -1 : 1)];
-  } else if (commas !== null) {
-    found = [numberOf(`${commas[1]}.${commas[2]}`), numberOf(`${commas[3]}.${commas[4]}`)];
-  } else {
-    const match = PAIR.exec(trimmed) ?? LINK.exec(trimmed);
-    if (match === null) return null;
-    found = [numberOf(match[1] ?? ""), numberOf(match[2] ?? "")];
-  }
-  const [lat, lng] = found;
-  return Math.abs(lat) <= 90 && Math.abs(lng) <= 180 ? { lat, lng } : null;
+const MONTHS_MAX = 24;
+/** Months in UTC as YYYY-MM, the newest first, since the workspace was made. */
+export function monthsSince(createdAt: string, nowMs: number): string[] {
+  const first = createdAt.slice(0, 7);
+  const [year, month] = [new Date(nowMs).getUTCFullYear(), new Date(nowMs).getUTCMonth()];
+  const all = Array.from({ length: MONTHS_MAX }, (_, back) => new Date(Date.UTC(year, month - back)).toISOString().slice(0, 7));
+  return all.filter((each) => each >= first);
 }
 
-const numberOf = (text: string): number => Number(text.replace("−", "-"));
+export const point = (lat: number, lng: number): string => `${lat.toFixed(5)}, ${lng.toFixed(5)}`;
 
 export const short = (address: string): string => `${address.slice(0, 6)}…${address.slice(-4)}`;
 

@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import icon from "./icon.svg";
 import "./style.css";
 import { ApiError } from "./api";
+import { registerWorker } from "./app/install";
 import { short } from "./format";
 import { Banner, Empty, Icon, Loading, type IconName } from "./parts";
 import { Preferences } from "./preferences";
@@ -77,6 +78,8 @@ function Account() {
 }
 
 const isUnreachable = signal(false);
+/** The screen that was asked for by somebody who is not signed in. */
+let wanted: string | null = null;
 
 function App() {
   const isIn = me.value !== null && me.value !== undefined && workspace.value !== null;
@@ -84,7 +87,13 @@ function App() {
   useEffect(() => {
     // The address names the screen from the first moment, so that it stays while the checklist goes on.
     if (me.value === undefined) return;
-    if (place.value.screen === "" || (!isIn && !OPEN_TO_ALL.has(name))) go(isIn ? name : "start");
+    if (isIn && wanted !== null) {
+      location.replace(wanted);
+      wanted = null;
+    } else if (place.value.screen === "" || (!isIn && !OPEN_TO_ALL.has(name))) {
+      if (!isIn && name !== "start" && name in SCREENS) wanted = location.hash;
+      go(isIn ? name : "start");
+    }
   }, [me.value, isIn, name]);
   if (name === "camera") return <main class="bare"><Screen name="camera" /><Notices /></main>;
   return (
@@ -148,3 +157,4 @@ async function begin(): Promise<void> {
   }
 }
 void begin();
+registerWorker();

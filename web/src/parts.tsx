@@ -1,9 +1,10 @@
 // The few building blocks of every screen.
 import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { ApiError } from "./api";
 import { clock } from "./format";
+import { hasMoved } from "./router";
 import { explain, now, report } from "./store";
 import { t, type Word } from "./strings";
 
@@ -33,18 +34,33 @@ export const Icon = ({ name }: { name: IconName }) => (
   </svg>
 );
 
-export const Page = ({ title, lead, aside, children }: Children & { title: string; lead?: string; aside?: ComponentChildren }) => (
-  <>
-    <header class="page-head">
-      <div>
-        <h1 tabIndex={-1}>{title}</h1>
-        {lead !== undefined && <p class="lead">{lead}</p>}
-      </div>
-      {aside}
-    </header>
-    {children}
-  </>
-);
+/** Moves the focus to an element if what had it is gone: keyboard and screen reader go on there instead of at the top. */
+export function useFocusAfter<T extends HTMLElement>(when: readonly unknown[], isAtFirst = false) {
+  const node = useRef<T>(null);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    if ((!isFirst.current || isAtFirst) && document.activeElement === document.body) node.current?.focus({ preventScroll: isFirst.current });
+    isFirst.current = false;
+  }, when);
+  return node;
+}
+
+/** `when`: the focus goes to the title if a change of these took it away. */
+export function Page({ title, lead, aside, when = [], children }: Children & { title: string; lead?: string; aside?: ComponentChildren; when?: readonly unknown[] }) {
+  const heading = useFocusAfter<HTMLHeadingElement>(when, hasMoved);
+  return (
+    <>
+      <header class="page-head">
+        <div>
+          <h1 ref={heading} tabIndex={-1}>{title}</h1>
+          {lead !== undefined && <p class="lead">{lead}</p>}
+        </div>
+        {aside}
+      </header>
+      {children}
+    </>
+  );
+}
 
 export const Card = ({ title, aside, children, kind = "" }: Children & { title?: string; aside?: ComponentChildren; kind?: string }) => (
   <section class={`card ${kind}`}>
@@ -83,6 +99,34 @@ export function Button({ run, kind = "plain", disabled = false, id, children }: 
       {busy.value && <span class="spinner" aria-hidden="true" />}
       {children}
     </button>
+  );
+}
+
+interface ConfirmProps extends Children {
+  run: () => unknown;
+  /** What is asked, with the name of what it is about. */
+  question: string;
+  /** The button that does it. */
+  action: string;
+}
+/** A button that asks before it acts. */
+export function Confirm({ run, question, action, children }: ConfirmProps) {
+  const isAsking = useSignal(false);
+  const node = useFocusAfter<HTMLDivElement>([isAsking.value]);
+  return (
+    <div ref={node} class="confirm" role="group" aria-label={isAsking.value ? question : action} tabIndex={-1} onKeyDown={(event) => event.key === "Escape" && (isAsking.value = false)}>
+      {isAsking.value ? (
+        <>
+          <p>{question}</p>
+          <div class="row">
+            <Button kind="danger" run={async () => (await run(), (isAsking.value = false))}>{action}</Button>
+            <Button run={() => (isAsking.value = false)}>{t("cancel")}</Button>
+          </div>
+        </>
+      ) : (
+        <Button kind="danger" run={() => (isAsking.value = true)}>{children}</Button>
+      )}
+    </div>
   );
 }
 

@@ -14,12 +14,23 @@ function parse(hash: string): Place {
 }
 
 export const place = signal<Place>(parse(location.hash));
-addEventListener("hashchange", () => {
+/** Whether another screen was opened since the page was loaded. */
+export let hasMoved = false;
+function follow(): void {
+  hasMoved ||= place.value.screen !== "";
   place.value = parse(location.hash);
   scrollTo(0, 0);
+}
+let followed: string | null = null;
+addEventListener("hashchange", () => {
+  if (followed !== location.hash) follow();
+  followed = null;
 });
 
 export const link = (screen: string, id = ""): string => (id === "" ? `#/${screen}` : `#/${screen}/${id}`);
 export function go(screen: string, id = ""): void {
   location.hash = link(screen, id);
+  if (parse(location.hash).screen === place.value.screen && parse(location.hash).id === place.value.id) return;
+  followed = location.hash;
+  follow(); // at once: what is rendered before the event must not see the former screen
 }

@@ -3,7 +3,7 @@ import { computed, effect, signal } from "@preact/signals";
 import { ApiError, api, need, serverNow, type Model } from "./api";
 import { followShared } from "./live/shared";
 import { go, place } from "./router";
-import { language, type Word } from "./strings";
+import { language, t, type Word } from "./strings";
 
 export type Session = Model["Session"];
 export type Theme = "system" | "light" | "dark";
@@ -59,12 +59,12 @@ export function notify(word: Word, detail = "", isBad = false): void {
   setTimeout(() => (notices.value = notices.value.filter((each) => each !== notice)), isBad ? 9000 : 5000);
 }
 
-/** Tell the user what failed. An ended sign-in leads to the start. */
+/** Tell the user what failed. */
 export function report(error: unknown): void {
-  if (error instanceof ApiError && error.status === 401) {
-    if (me.value) notify("signedOut", "", true);
-    leave();
-    go("start");
+  if (error instanceof ApiError && error.status === 401 && place.value.screen === "camera") {
+    notify("cameraKeyGone", t("cameraKeyRefused"), true); // its key, not the sign-in of this browser
+  } else if (error instanceof ApiError && error.status === 401) {
+    endSignIn();
   } else if (error instanceof ApiError && error.status === 0) {
     notify("errorOffline", "", true);
   } else {
@@ -98,8 +98,14 @@ export async function refresh(): Promise<void> {
     void readInvitations();
   } catch (error) {
     if (!(error instanceof ApiError && error.status === 401)) throw error;
-    leave();
+    endSignIn();
   }
+}
+
+/** The server no longer knows the sign-in. The frame leads to the start, and back to this screen after the next sign-in. */
+function endSignIn(): void {
+  if (remembered("signedIn") !== null) notify("signedOut", "", true);
+  leave();
 }
 
 const choiceOf = (identity: Model["WalletIdentity"]): string => `workspace.${identity.walletAddress.toLowerCase()}`;
@@ -159,8 +165,8 @@ export async function select(workspaceId: string): Promise<void> {
 
 export async function signOut(): Promise<void> {
   await need(api.POST("/api/v1/auth/logout")).catch(report);
+  go("start"); // first: who signs out does not come back to this screen
   leave();
-  go("start");
 }
 
 export function tell(session: Session): void {

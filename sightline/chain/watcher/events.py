@@ -21,7 +21,7 @@ from sightline.ports.ledger import ChainEvent, LedgerEventKind
 from sightline.system.keccak import keccak256
 
 ZERO_ADDRESS: Final = "0x" + "0" * 40
-_FOLLOWED: Final = (SETTLED_TOPIC, LIMITS_SET_TOPIC, OPENED_TOPIC, RECLAIMED_TOPIC)
+FOLLOWED: Final = (SETTLED_TOPIC, LIMITS_SET_TOPIC, OPENED_TOPIC, RECLAIMED_TOPIC)
 """Events of the settlement contract that change what the ledger says."""
 
 
@@ -324,6 +324,6 @@ def bloom_has(bits: int, word: str) -> bool:
 def bloom_promises(bloom: str, watched: Watched) -> bool:
     """Return whether a block may hold a log of the two contracts; False is certain."""
     bits = int(bloom, 16)
-    if bloom_has(bits, watched.settlement) and any(bloom_has(bits, kind) for kind in _FOLLOWED):
+    if bloom_has(bits, watched.settlement) and any(bloom_has(bits, kind) for kind in FOLLOWED):
         return True
     return bloom_has(bits, watched.token) and (bloom_has(bits, TRANSFER_TOPIC) or bloom_has(bits, APPROVAL_TOPIC))

@@ -6,7 +6,7 @@ two of them tell is written. Until then the journal is behind the wallets, and n
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -16,14 +16,15 @@ import trio
 from sightline.chain.rpc.client import JsonRpc, RpcEndpoint
 from sightline.chain.rpc.reader import RpcReader, block_ref, block_time_ms, hex_int
 from sightline.chain.watcher.books import entries_in
-from sightline.chain.watcher.events import Log, Watched, log_of
+from sightline.chain.watcher.events import FOLLOWED, Log, Watched, log_of
 from sightline.chain.watcher.logs import LogSource
 from sightline.domain.books.journal import JournalEntry
-from sightline.domain.errors import SightlineError
+from sightline.domain.errors import ChainUnavailableError, SightlineError
 from sightline.ports.ledger import BlockRef, BooksReading, WalletLedger
 
 OWN_PER_QUERY: Final = 500
 """Transactions of ours that are looked up at once."""
+_FOLLOWED: Final = frozenset((topic,) for topic in FOLLOWED)
 AGREEING: Final = 2
 """Number of endpoints that must give the same entries."""
 
@@ -182,8 +183,24 @@ class JournalReader:
     ) -> tuple[JournalEntry, ...]:
         own = await self._ledger.own_transactions(tx_hashes) if tx_hashes else {}
         receipts = await source.receipts(sorted(own), {str(block["hash"]).lower() for block in blocks.values()})
+        if len(self._witnesses) == 1:
+            self._require_same_events(logs, receipts)
         times_ms = {number: block_time_ms(block) for number, block in blocks.items()}
         return entries_in(logs, self._watched, times_ms, own, receipts)
+
+    def _require_same_events(self, logs: Sequence[Log], receipts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Require that logs and receipts tell the same of our transactions: no other endpoint can be asked.
+
+        Raises:
+            ChainUnavailableError: The endpoint contradicts itself.
+        """
+        for tx_hash, receipt in receipts.items():
+            told = self._events(log for log in logs if log.tx_hash == tx_hash)
+            if told != self._events(log_of(entry) for entry in receipt["logs"]):
+                raise ChainUnavailableError(f"the endpoint's logs of transaction {tx_hash} differ from its receipt")
+
+    def _events(self, logs: Iterable[Log]) -> set[Log]:
+        return {log for log in logs if log.address == self._watched.settlement and log.topics[:1] in _FOLLOWED}
 
 
 def _differing(theirs: _Told, other: _Told) -> str | None:

@@ -27,6 +27,7 @@ TYPES: Final = {
     "svg": "image/svg+xml",
     "json": "application/json; charset=utf-8",
     "txt": "text/plain; charset=utf-8",
+    "webmanifest": "application/manifest+json",
     "png": "image/png",
     "jpg": "image/jpeg",
 }
@@ -200,7 +201,7 @@ def content_policy(connect_urls: Sequence[str], image_urls: Sequence[str] = ()) 
     images = " ".join(["'self' data: blob:", *sorted({_origin(url) for url in image_urls})])
     return (
         "default-src 'none'; script-src 'self'; style-src 'self'; worker-src 'self'; "
-        f"connect-src {connect}; img-src {images}; media-src 'self' blob:; "
+        f"connect-src {connect}; img-src {images}; media-src 'self' blob:; manifest-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 

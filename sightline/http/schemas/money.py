@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import Field, field_validator
 
 from sightline.domain.addresses import shown_address
+from sightline.http.cursors import LEDGER_CURSOR
 from sightline.http.schemas.base import (
     HASH_PATTERN,
     INTEGER_TEXT,
@@ -84,7 +85,7 @@ class WalletEventsQuery(Query):
     from_block: BlockNumber | None = None
     to_block: BlockNumber | None = None
     limit: Annotated[int, Field(ge=1, le=100), INTEGER_TEXT] = 20
-    cursor: str | None = None
+    cursor: str | None = Field(default=None, pattern=LEDGER_CURSOR, description="nextCursor of the page before")
 
 
 class WalletEvent(Output):

@@ -1,5 +1,6 @@
 """Quotes."""
 
+import re
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -14,7 +15,6 @@ from sightline.domain.operator.coverage_map import (
 from sightline.domain.pricing import Quote as DomainQuote
 from sightline.domain.settlement import BASIS_POINTS
 from sightline.http.schemas.base import (
-    DECIMAL,
     DECIMAL_TEXT,
     INTEGER_TEXT,
     Instant,
@@ -29,6 +29,11 @@ from sightline.http.schemas.base import (
 
 _LAT: Final = decimal_parameter(-90, 90, 52.520008, "Decimal degrees")
 _LNG: Final = decimal_parameter(-180, 180, 13.404954, "Decimal degrees")
+_LONGITUDE: Final = r"-?(180(\.0{1,30})?|(1[0-7][0-9]|[0-9]{1,2})(\.[0-9]{1,30})?)"
+_LATITUDE: Final = r"-?(90(\.0{1,30})?|[0-8]?[0-9](\.[0-9]{1,30})?)"
+BOX_PATTERN: Final = rf"^{_LONGITUDE},{_LATITUDE},{_LONGITUDE},{_LATITUDE}$"
+"""Four numbers within the globe. Their order and the span are rules that a pattern cannot express."""
+_BOX: Final = re.compile(BOX_PATTERN)
 
 
 class QuoteQuery(Query):
@@ -78,12 +83,11 @@ def quote_json(quote: DomainQuote) -> dict[str, object]:
 
 
 def _box(value: object) -> object:
-    parts = value.split(",") if isinstance(value, str) else []
-    if len(parts) != 4 or not all(DECIMAL.fullmatch(part) for part in parts):
-        raise labelled("coverage:bbox", "bbox is west,south,east,north in decimal degrees")
-    west, south, east, north = (float(part) for part in parts)
-    if not (-180 <= west <= east <= 180 and -90 <= south <= north <= 90):
-        raise labelled("coverage:bbox", "bbox must have west <= east and south <= north, within the globe")
+    if not isinstance(value, str) or not _BOX.fullmatch(value):
+        raise labelled("coverage:bbox", "bbox is west,south,east,north in decimal degrees, within the globe")
+    west, south, east, north = (float(part) for part in value.split(","))
+    if west > east or south > north:
+        raise labelled("coverage:bbox", "bbox must have west <= east and south <= north")
     if max(east - west, north - south) > BOX_DEGREES_MAX:
         raise labelled("coverage:bbox", f"bbox may span at most {BOX_DEGREES_MAX:g} degrees each way")
     return cell_box(south=south, west=west, north=north, east=east)
@@ -100,6 +104,7 @@ class CoverageQuery(Query):
         WithJsonSchema(
             {
                 "type": "string",
+                "pattern": BOX_PATTERN,
                 "description": "west,south,east,north in decimal degrees, at most 20 each way; widened to whole cells",
                 "examples": ["13.0,52.3,13.8,52.7"],
             }

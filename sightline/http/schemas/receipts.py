@@ -8,6 +8,7 @@ from pydantic import Field
 from sightline.actors.types import SessionHistory
 from sightline.domain.addresses import shown_address
 from sightline.domain.session.messages import EventKind
+from sightline.http.cursors import EVENT_CURSOR
 from sightline.http.schemas.base import INTEGER_TEXT, Address, Instant, Money, Output, Query, Uuid
 from sightline.http.schemas.money import MISMATCHED_DESCRIPTION, SettlementPayload, settlement_json
 from sightline.http.schemas.sessions import EndReason, MeterWindow, meter_json, session_json
@@ -27,7 +28,7 @@ class MeterEventsQuery(Query):
     LABELS: ClassVar[Mapping[str, str]] = {"limit": "pagination:limit", "cursor": "pagination:cursor"}
 
     limit: Annotated[int, Field(ge=1, le=500), INTEGER_TEXT] = 100
-    cursor: str | None = Field(default=None, description="nextCursor of the page before")
+    cursor: str | None = Field(default=None, pattern=EVENT_CURSOR, description="nextCursor of the page before")
 
 
 class EventFact(Output):

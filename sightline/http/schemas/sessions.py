@@ -7,6 +7,7 @@ import orjson
 from pydantic import AfterValidator, Field, StringConstraints
 
 from sightline.domain.session.status import MeterStatus, SessionStatus
+from sightline.http.cursors import SESSION_CURSOR
 from sightline.http.schemas.base import (
     DECIMAL_TEXT,
     INTEGER_TEXT,
@@ -148,7 +149,7 @@ class ListSessionsQuery(Query):
     created_after: InstantMs | None = None
     created_before: InstantMs | None = None
     limit: Annotated[int, Field(ge=1, le=100), INTEGER_TEXT] = 20
-    cursor: str | None = Field(default=None, description="nextCursor of the page before")
+    cursor: str | None = Field(default=None, pattern=SESSION_CURSOR, description="nextCursor of the page before")
 
 
 FrameWidth: TypeAlias = Annotated[int, Field(ge=16, le=1920), INTEGER_TEXT]

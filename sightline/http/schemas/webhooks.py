@@ -10,6 +10,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session, SessionLimits
 from sightline.domain.session.status import session_status
 from sightline.domain.webhooks import ROTATION_MS, WebhookEventType
+from sightline.http.cursors import DELIVERY_CURSOR
 from sightline.http.schemas.base import (
     INTEGER_TEXT,
     Input,
@@ -104,7 +105,7 @@ class DeliveriesQuery(Query):
 
     state: DeliveryStateName | None = None
     limit: Annotated[int, Field(ge=1, le=100), INTEGER_TEXT] = 20
-    cursor: str | None = Field(default=None, description="nextCursor of the page before")
+    cursor: str | None = Field(default=None, pattern=DELIVERY_CURSOR, description="nextCursor of the page before")
 
 
 class Webhook(Output):

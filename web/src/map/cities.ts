@@ -1,6 +1,5 @@
-// The largest cities of the world, for names on the map and for the search by name. Data: GeoNames, CC BY 4.0.
+// The largest cities of the world, for names on the map. Data: GeoNames, CC BY 4.0.
 import file from "./cities.gen.json";
-import { language } from "../strings";
 
 export interface City {
   name: string;
@@ -21,22 +20,4 @@ export function cities(): Promise<readonly City[]> {
       throw error;
     });
   return loading;
-}
-
-/** The city with the name of its country, in the language of the console. */
-export const labelOf = (city: City): string => `${city.name}, ${new Intl.DisplayNames(language.value, { type: "region" }).of(city.country) ?? city.country}`;
-
-const plain = (text: string): string => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().trim();
-
-/** Cities whose label begins with the text, largest first; accents and case do not matter. */
-export function search(all: readonly City[], text: string, count: number): City[] {
-  const wanted = plain(text);
-  if (wanted.length < 2) return [];
-  const found: City[] = [];
-  for (const city of all) {
-    if (!plain(city.name).startsWith(wanted.split(",")[0] ?? "") || !plain(labelOf(city)).startsWith(wanted)) continue;
-    found.push(city);
-    if (found.length === count) break;
-  }
-  return found;
 }

@@ -3,25 +3,24 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
 import { requestSession } from "../chain/payment";
-import { clock, metres, parsePoint, point, usdc } from "../format";
+import { clock, effect, inCents, metres, point, roughly, usdc } from "../format";
 import { positionProblem } from "../live/problems";
-import { cities, labelOf, search, type City } from "../map/cities";
 import { operatorsAt, useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
 import { Banner, Button, Card, Countdown, Facts, Field, Icon, Page } from "../parts";
+import { parsePoint } from "../place/coordinates";
+import { PlaceField } from "../place/field";
 import { go } from "../router";
 import { config, explain, funds, keep, notify, now, remembered, refreshFunds, report } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
-const SUGGESTIONS = 6;
 /** Without an open page of the console the server ends the view after this time. Pages that show the view renew it. */
 const LEASE_S = 60;
 const RADII = [100, 250, 500, 1000, 5000] as const;
 
 export default function Buy() {
   const where = useSignal(remembered("place") ?? "");
-  const named = useSignal<readonly City[]>([]);
   const duration = useSignal(300);
   const radius = useSignal(500);
   const instructions = useSignal("");
@@ -77,20 +76,6 @@ export default function Buy() {
     return () => clearTimeout(timer);
   }, [where.value, duration.value, isExpired, here]);
 
-  const choose = (lat: number, lng: number): void => {
-    where.value = point(lat, lng);
-    named.value = [];
-  };
-  // A name is looked up in the browser. Enter or a click on a suggestion replaces it by its coordinates.
-  const type = async (text: string): Promise<void> => {
-    where.value = text;
-    if (!/\p{L}/u.test(text)) return void (named.value = []);
-    const found = search(await cities().catch(() => []), text, SUGGESTIONS);
-    if (where.value !== text) return;
-    named.value = found;
-  };
-  const best = named.value[0];
-
   const locate = (): Promise<void> =>
     new Promise((done) =>
       navigator.geolocation.getCurrentPosition(
@@ -127,6 +112,7 @@ export default function Buy() {
   };
 
   const price = quote.value;
+  const perMinute = BigInt(price?.ratePerSecondMicroUsdc ?? 0) * 60n;
   const hold = price === null ? 0n : BigInt(price.ratePerSecondMicroUsdc) * BigInt(duration.value);
   // In escrow the payment is an authorization of its own, which needs no allowance.
   const wallet = funds.value;
@@ -137,29 +123,9 @@ export default function Buy() {
       <div class="columns">
         <Card>
           <div class="form">
-            <Field label={t("place")} hint={t("placeHint")} {...(where.value !== "" && chosen === null && best === undefined && { error: t("placeWrong") })}>
-              <div class="with-button">
-                <input
-                  id="place"
-                  inputMode="text"
-                  autoComplete="off"
-                  value={where.value}
-                  placeholder={t("placeExample")}
-                  onInput={(event) => void type(event.currentTarget.value)}
-                  onKeyDown={(event) => event.key === "Enter" && best !== undefined && choose(best.lat, best.lng)}
-                />
-                <Button run={locate}><Icon name="pin" />{t("myPosition")}</Button>
-              </div>
-            </Field>
-            {named.value.length > 0 && (
-              <ul class="chips" aria-label={t("suggestions")}>
-                {named.value.map((city) => (
-                  <li key={labelOf(city) + city.lat}>
-                    <Button run={() => choose(city.lat, city.lng)}>{labelOf(city)}</Button>
-                  </li>
-                ))}
-              </ul>
-            )}
+            <PlaceField id="place" label={t("place")} hint={t("placeHint")} text={where}>
+              <Button run={locate}><Icon name="pin" />{t("myPosition")}</Button>
+            </PlaceField>
             <PlaceMap
               scene={{
                 fence: chosen === null ? null : { ...chosen, radiusM: radius.value },
@@ -168,7 +134,7 @@ export default function Buy() {
                 cellDegrees: coverage?.cellDegrees ?? 0,
                 isClose: false,
               }}
-              onPick={choose}
+              onPick={(lat, lng) => (where.value = point(lat, lng))}
               onView={onView}
             />
             <div class="pair">
@@ -193,15 +159,9 @@ export default function Buy() {
             <p class={failure.value === null ? "dim" : "bad"} role="status">{failure.value ?? t(chosen === null ? "priceNeedsPlace" : "priceAsking")}</p>
           ) : (
             <>
-              <p class="price" role="status"><span class="number">{usdc(BigInt(price.ratePerSecondMicroUsdc) * 60n)}</span> <small>{t("perMinute")}</small></p>
-              <Facts
-                rows={[
-                  [t("ratePerSecond"), usdc(price.ratePerSecondMicroUsdc)],
-                  [t("basePrice"), usdc(price.baseRatePerSecondMicroUsdc)],
-                  [t("factors"), `${price.supplyFactor} × ${price.demandFactor} × ${price.corridorMultiplier}`],
-                  [t("operatorsHere"), String(price.availableOperators)],
-                ]}
-              />
+              <p class="price" role="status"><span class="number">{roughly(perMinute)}</span> <small>{t("perMinute")}{inCents(perMinute)}</small></p>
+              <Facts rows={[[t("operatorsHere"), String(price.availableOperators)]]} />
+              <Why price={price} />
               <p class="at-most">{t("holdsAtMost", { amount: usdc(hold), time: clock(duration.value) })}</p>
               {price.availableOperators === 0 && <Banner kind="info" icon="clock">{t("noOperatorYet")}</Banner>}
               {isShort && <Banner kind="warn" icon="warn">{t("notEnough", { amount: usdc(available ?? 0n) })}</Banner>}
@@ -215,5 +175,29 @@ export default function Buy() {
         </Card>
       </div>
     </Page>
+  );
+}
+
+/** The factors of a price, with what made each of them. */
+function Why({ price }: { price: Model["Quote"] }) {
+  const { supplyFactor, demandFactor, corridorMultiplier } = price;
+  const isUsual = [supplyFactor, demandFactor, corridorMultiplier].every((each) => each === 1);
+  const effects: [string, number][] = [
+    [t(supplyFactor > 1 ? "whyFew" : supplyFactor < 1 ? "whyMany" : "whySome"), supplyFactor],
+    [t(demandFactor > 1 ? "whyOthers" : "whyNobodyElse"), demandFactor],
+    ...(corridorMultiplier === 1 ? [] : [[t("whyArea"), corridorMultiplier] as [string, number]]),
+  ];
+  return (
+    <details class="why">
+      <summary>{t("whyPrice")}</summary>
+      <Facts
+        rows={[
+          [t("basePrice"), usdc(price.baseRatePerSecondMicroUsdc)],
+          ...effects.map(([why, factor]) => [why, effect(factor)] as const),
+          [t("ratePerSecond"), usdc(price.ratePerSecondMicroUsdc)],
+        ]}
+      />
+      <p class="hint">{t(isUsual ? "whyUsual" : "whyOwn")}</p>
+    </details>
   );
 }

@@ -6,13 +6,14 @@ import { ApiError, makeClient, need, once, reachable, type Client, type Model } 
 import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
 import { chime } from "../live/chime";
 import { Locator } from "../live/locator";
+import { pauseEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Unread, useReading } from "../parts";
 import { Preferences } from "../preferences";
 import { link, place } from "../router";
 import { forget, keep, now, online, remembered, report, type Session } from "../store";
 import { t, type Word } from "../strings";
-import { pauseEndsAt, wordOf } from "./watch";
+import { wordOf } from "./watch";
 
 type Meter = Model["Meter"];
 const OWN_REASONS: Record<string, Word> = { LOCATION_STALE: "ownLocation", GEOFENCE_EXIT: "ownFence", MEDIA_LOST: "ownMedia" };

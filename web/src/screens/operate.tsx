@@ -3,11 +3,13 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import encodeQr from "qr";
 import { api, need, once, type Model } from "../api";
-import { clock, dateTime, metres, parsePoint, point, usdc } from "../format";
+import { clock, dateTime, metres, point, usdc } from "../format";
 import { chime } from "../live/chime";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Page, Unread, useReading } from "../parts";
+import { parsePoint } from "../place/coordinates";
+import { PlaceField } from "../place/field";
 import { link } from "../router";
 import { keep, notify, now, report, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
@@ -67,9 +69,7 @@ function Availability() {
     <Card title={t("availability")}>
       <Facts rows={[[t("lastHeartbeat"), shown.lastSeenAt === null ? t("never") : dateTime(shown.lastSeenAt)], [t("device"), t(DEVICES[shown.deviceKind])]]} />
       <div class="form">
-        <Field label={t("coverageCentre")} hint={t("coverageHint")} {...(where.value !== "" && chosen === null && { error: t("coverageWrong") })}>
-          <input id="coverage" value={where.value} placeholder="52.52001, 13.40495" onInput={(event) => (where.value = event.currentTarget.value)} />
-        </Field>
+        <PlaceField id="coverage" label={t("coverageCentre")} hint={t("placeHint")} text={where} />
         <PlaceMap
           scene={{
             fence: chosen === null ? null : { ...chosen, radiusM: radius.value },
@@ -182,7 +182,7 @@ function Requests() {
           {items.value.map((each) => (
             <li key={each.id}>
               <div class="list-main">
-                <strong>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
+                <strong class="two-lines" title={each.instructions ?? ""}>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
                 <small>{point(each.requestedLat, each.requestedLng)} · {t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(each.holdMicroUsdc) })}</small>
               </div>
               <Button run={() => accept(each)}>{t("accept")}</Button>
@@ -216,7 +216,7 @@ function Earnings() {
           ))}
         </div>
       )}
-      <p class="hint">{shown.total.sessions > 0 ? summary : t("noEarnings")}</p>
+      <p class="hint">{shown.total.sessions > 0 ? summary : t("noEarnings")} <a href={link("wallet")}>{t("statements")}</a></p>
     </Card>
   );
 }

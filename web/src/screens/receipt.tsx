@@ -5,6 +5,7 @@ import { CHECKS, verifyReceipt, type Check, type SkipReason, type Verification }
 import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
 import { clock, dateTime, point, short, timeOf, usdc } from "../format";
+import { merged } from "../live/pauses";
 import { Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, useReading } from "../parts";
 import { go, link, place } from "../router";
 import { t, type Word } from "../strings";
@@ -145,6 +146,7 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
   const start = Date.parse(session.startedAt);
   const end = Date.parse(session.endedAt);
   const length = Math.max(1, end - start);
+  const isOverlapping = merged(meter.windows, end).length < meter.windows.length;
   return (
     <>
       <div class="timeline" role="img" aria-label={t("timelineOf", { count: meter.windows.length })}>
@@ -160,9 +162,19 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
         })}
       </div>
       <div class="timeline-ends"><span>{timeOf(session.startedAt)}</span><span>{timeOf(session.endedAt)}</span></div>
+      <Facts
+        rows={[
+          [t("lasted"), clock(length / 1000)],
+          [t("proved"), clock(session.cleanSeconds)],
+          [t("notCharged"), <strong id="not-charged">{clock(Math.max(0, Math.floor(length / 1000) - session.cleanSeconds))}</strong>],
+        ]}
+      />
       {meter.windows.length === 0 ? (
         <p class="dim">{t("noPauses")}</p>
       ) : (
+        <>
+        <h3>{t("pauseReasons")}</h3>
+        {isOverlapping && <p class="hint">{t("pausesOverlap")}</p>}
         <ul class="windows">
           {meter.windows.map((each) => (
             <li key={each.from}>
@@ -171,6 +183,7 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
             </li>
           ))}
         </ul>
+        </>
       )}
     </>
   );

@@ -79,7 +79,7 @@ function Row({ session }: { session: Session }) {
     <li>
       <a class="list-row" href={link(session.state === "ENDED" ? "receipt" : "watch", session.id)}>
         <span class="list-main">
-          <strong>{session.instructions?.split(/[.\n]/)[0] || point(session.requestedLat, session.requestedLng)}</strong>
+          <strong class="two-lines">{session.instructions?.split(/[.\n]/)[0] || point(session.requestedLat, session.requestedLng)}</strong>
           <small>{dateTime(session.createdAt)} · {t(isMine ? "asConsumer" : "asOperator")}</small>
         </span>
         <span class="list-end">

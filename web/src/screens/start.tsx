@@ -6,7 +6,7 @@ import { encodeCall } from "../chain/rpc";
 import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet } from "../chain/signer";
 import type { Signer } from "../chain/wallet";
 import { short, usdc } from "../format";
-import { Banner, Button, Card, Field, Icon, Page } from "../parts";
+import { Banner, Button, Card, Field, Icon, Page, useFocusAfter } from "../parts";
 import { go, link, place } from "../router";
 import { canBuy, canOperate, config, funds, keep, me, notify, refresh, refreshFunds, report, select, workspace } from "../store";
 import { t, type Word } from "../strings";
@@ -37,16 +37,19 @@ async function createWorkspace(signer: Signer, name: string, roles: Role[]): Pro
   await select(made.id);
 }
 
-const Step = ({ done, isNext, title, text, children }: { done: boolean; isNext: boolean; title: string; text: string; children?: preact.ComponentChildren }) => (
-  <li class={done ? "step done" : isNext ? "step next" : "step"}>
-    <span class="step-mark" aria-hidden="true">{done && <Icon name="check" />}</span>
-    <div>
-      <h2>{title}{done && <span class="sr"> {t("done")}</span>}</h2>
-      <p>{text}</p>
-      {isNext && children}
-    </div>
-  </li>
-);
+function Step({ done, isNext, title, text, children }: { done: boolean; isNext: boolean; title: string; text: string; children?: preact.ComponentChildren }) {
+  const heading = useFocusAfter<HTMLHeadingElement>([isNext], isNext);
+  return (
+    <li class={done ? "step done" : isNext ? "step next" : "step"}>
+      <span class="step-mark" aria-hidden="true">{done && <Icon name="check" />}</span>
+      <div>
+        <h2 ref={isNext ? heading : null} tabIndex={-1}>{title}{done && <span class="sr"> {t("done")}</span>}</h2>
+        <p>{text}</p>
+        {isNext && children}
+      </div>
+    </li>
+  );
+}
 
 export default function Start() {
   const signer = useSignal<Signer | null>(null);
@@ -122,6 +125,7 @@ export default function Start() {
     await createWorkspace(await current(), name.value.trim() || t("defaultWorkspace"), roles.value === "both" ? ["CONSUMER", "SUPPLIER"] : [roles.value]);
   };
 
+  const ready = useFocusAfter<HTMLHeadingElement>([next === -1]);
   return (
     <Page title={t("startTitle")} lead={t("startLead")}>
       {isIn && signer.value?.kind === "test" && <Banner kind="warn" icon="warn">{t("testWalletBanner")}</Banner>}
@@ -185,6 +189,7 @@ export default function Start() {
       )}
       {next === -1 && (
         <div class="row">
+          <h2 ref={ready} class="sr" tabIndex={-1}>{t("startReady")}</h2>
           {canBuy.value && <Button id="to-buy" kind="main" run={() => go("buy")}>{t("firstView")}</Button>}
           {canOperate.value && <Button kind={canBuy.value ? "plain" : "main"} run={() => go("operate")}>{t("operateTitle")}</Button>}
         </div>

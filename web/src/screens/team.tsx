@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { api, need, once, type Model } from "../api";
 import { dateTime, microOf, short, usdc } from "../format";
-import { Banner, Button, Card, Countdown, Empty, Field, Page, Unread, useReading } from "../parts";
+import { Banner, Button, Card, Confirm, Countdown, Empty, Field, Page, Unread, useReading } from "../parts";
 import { me, notify, now, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Choice, Invitations, Payee, ROLES, Status } from "./invitations";
@@ -17,6 +17,10 @@ const SCOPES: readonly (readonly [Scope, Word])[] = [
   ["wallet:read", "scopeWallet"],
   ["sessions:operate", "scopeOperate"],
 ];
+
+/** Limits in USDC that a new key begins with, because a program may repeat itself. */
+const SESSION_LIMIT = "2.00";
+const DAY_LIMIT = "10.00";
 
 export default function Team() {
   const role = me.value?.role ?? "VIEWER";
@@ -40,8 +44,8 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   const isOpen = useSignal(false);
   const label = useSignal("");
   const scopes = useSignal<readonly Scope[]>(["sessions:read", "sessions:create", "pricing:read", "wallet:read"]);
-  const perSession = useSignal("");
-  const perDay = useSignal("");
+  const perSession = useSignal(SESSION_LIMIT);
+  const perDay = useSignal(DAY_LIMIT);
   const path = { id };
   const load = async (): Promise<void> => {
     keys.value = (await need(api.GET("/api/v1/workspaces/{id}/api-keys", { params: { path } }))).items;
@@ -64,6 +68,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
     minted.value = (await need(api.POST("/api/v1/workspaces/{id}/api-keys", { params: { path }, body }))).plaintext;
     isOpen.value = false;
     label.value = "";
+    [perSession.value, perDay.value] = [SESSION_LIMIT, DAY_LIMIT];
     await load();
   };
   const revoke = async (keyId: string): Promise<void> => {
@@ -143,7 +148,11 @@ function Keys({ mayChange }: { mayChange: boolean }) {
               {each.gracePeriodEnd !== null ? (
                 <span class="bad nowrap">{t("stopsIn")} <Countdown until={each.gracePeriodEnd} /></span>
               ) : (
-                mayChange && <Button kind="danger" run={() => revoke(each.keyId)}>{t("revoke")}</Button>
+                mayChange && (
+                  <Confirm question={t("revokeAsk", { name: each.label })} action={t("revokeNamed", { name: each.label })} run={() => revoke(each.keyId)}>
+                    {t("revoke")}
+                  </Confirm>
+                )
               )}
             </li>
           ))}

@@ -11,6 +11,7 @@ import { Banner, Button, Card, Empty, Facts, Field, Page, Unread, useReading } f
 import { link } from "../router";
 import { config, funds, notify, refreshFunds, report } from "../store";
 import { t, type Word } from "../strings";
+import { Statements } from "./statements";
 
 type Entry = Model["WalletEvent"];
 const KINDS: Record<string, Word> = {
@@ -46,6 +47,7 @@ export default function Wallet() {
         </Card>
         <Limits address={shown.walletAddress} allowance={BigInt(shown.trackedAllowance)} />
       </div>
+      <Statements />
       <Ledger />
     </Page>
   );

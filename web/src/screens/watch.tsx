@@ -5,6 +5,7 @@ import { Player, Stills, clip, follow, frame, type Clip, type PlayerStatus, type
 import { ApiError, api, here, need, once, reachable, type Model } from "../api";
 import { extendSession } from "../chain/payment";
 import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
+import { pausedMs, pauseEndsAt } from "../live/pauses";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page, Unread, useReading } from "../parts";
 import { link, place } from "../router";
@@ -14,10 +15,10 @@ import { t, type Word } from "../strings";
 type Meter = Model["Meter"];
 type Position = Model["SessionLocation"];
 const METER_EVERY_MS = 2000;
-const PAUSE_MAX_MS = 60_000;
-const PAUSES_MAX_MS = 180_000;
 const MORE_S = 600;
 const DURATION_MAX_S = 14_400;
+/** Longer instructions are shown in full below the picture. */
+const TITLE_MAX = 40;
 export const REASONS: Record<string, Word> = {
   LOCATION_STALE: "reasonLocation",
   GEOFENCE_EXIT: "reasonFence",
@@ -32,26 +33,6 @@ export const wordOf = (words: Record<string, Word>, key: string | null): string 
   const word = key === null ? undefined : words[key];
   return word === undefined ? (key ?? "") : t(word);
 };
-
-/** When the open pause ends the session: 60 s of one pause, or 180 s of all. */
-export function pauseEndsAt(meter: Meter): number | null {
-  const open = meter.windows.filter((each) => each.to === null).map((each) => Date.parse(each.from));
-  if (open.length === 0) return null;
-  let since = Math.min(...open);
-  const closed = meter.windows
-    .flatMap((each) => (each.to === null ? [] : [[Date.parse(each.from), Date.parse(each.to)] as const]))
-    .sort(([a], [b]) => a - b);
-  let total = 0;
-  let end = 0;
-  for (const [from, to] of closed) {
-    if (to >= since) since = Math.min(since, from);
-    else if (to > end) {
-      total += to - Math.max(from, end);
-      end = to;
-    }
-  }
-  return since + Math.min(PAUSE_MAX_MS, PAUSES_MAX_MS - total);
-}
 
 export default function Watch() {
   const id = place.value.id;
@@ -103,10 +84,12 @@ export default function Watch() {
   const shown = session.value;
   if (shown === null) return <Unread isPage {...reading} />;
   const isConsumer = shown.consumerWorkspaceId === workspace.value?.id;
+  const wish = shown.instructions ?? "";
   return (
     <Page
       title={shown.instructions?.split(/[.\n]/)[0] || point(shown.requestedLat, shown.requestedLng)}
       lead={t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: metres(shown.radiusMeters) })}
+      when={[shown.state]}
       aside={<Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}
     >
       {!isOpen.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
@@ -117,6 +100,7 @@ export default function Watch() {
           ) : (
             <Waiting session={shown} isConsumer={isConsumer} />
           )}
+          {wish.length > TITLE_MAX && <p class="wish">{wish}</p>}
           {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
           {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} /> : <Snapshot key={each.url} session={shown} still={each} />)}
         </div>
@@ -267,7 +251,7 @@ function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
 const Snapshot = ({ session, still }: { session: Session; still: Still }) => (
   <Card title={t("snapshot")} aside={<a class="button" href={still.url} download={`sightline-${session.id.slice(0, 8)}-${still.sequence}.jpg`}><Icon name="download" />{t("download")}</a>}>
     <img class="snapshot" src={still.url} alt={t("stillOf", { time: timeOf(still.capturedAt) })} />
-    <Facts rows={[[t("capturedAt"), timeOf(still.capturedAt)], [t("capturedWhere"), still.location.split(";")[0]?.replace(",", ", ") ?? ""], [t("frameNumber"), still.sequence]]} />
+    <Facts rows={[[t("capturedAt"), timeOf(still.capturedAt)], [t("capturedWhere"), still.location.split(";")[0]?.replace(",", ", ") ?? ""]]} />
   </Card>
 );
 
@@ -300,7 +284,7 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
   const isLive = session.state === "LIVE";
   const proved = meter?.cleanSeconds ?? session.cleanSeconds;
   const isRunning = isLive && session.meterState === "RUNNING" && session.startedAt !== null;
-  const running = isRunning ? Math.floor((now.value - Date.parse(session.startedAt ?? "")) / 1000) - Math.floor(pausedMs(meter) / 1000) : proved;
+  const running = isRunning ? Math.floor((now.value - Date.parse(session.startedAt ?? "")) / 1000) - Math.floor(pausedMs(meter?.windows ?? [], now.value) / 1000) : proved;
   const estimate = Math.min(Math.max(running, proved), session.maxDurationSeconds);
   const charged = BigInt(meter?.accruedMicroUsdc ?? session.accruedMicroUsdc);
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
@@ -311,6 +295,11 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
         <span ref={(node) => { if (node !== null) node.style.width = `${share}%`; }} />
       </div>
       <p class="hint">{t("atMost", { amount: usdc(hold) })}</p>
+      {isLive && (
+        <Button id="end" kind="danger" run={() => need(api.POST("/api/v1/sessions/{id}/end", { params: { path: { id: session.id }, header: once() } }))}>
+          {t("endSession")}
+        </Button>
+      )}
       <Facts
         rows={[
           [t("proved"), <span class="number"><strong id="proved">{clock(proved)}</strong>{isLive && estimate > proved && <span class="dim"> {t("about", { time: clock(estimate) })}</span>}</span>],
@@ -323,16 +312,7 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
       {isLive && isConsumer && session.maxDurationSeconds + MORE_S <= DURATION_MAX_S && (
         <Button id="extend" run={async () => tell(await extendSession(session.id, MORE_S))}>{t("tenMinutesMore")}</Button>
       )}
-      {isLive && (
-        <Button id="end" kind="danger" run={() => need(api.POST("/api/v1/sessions/{id}/end", { params: { path: { id: session.id }, header: once() } }))}>
-          {t("endSession")}
-        </Button>
-      )}
       <p class="hint">{t("provedHint")}</p>
     </Card>
   );
-}
-
-function pausedMs(meter: Meter | null): number {
-  return (meter?.windows ?? []).reduce((sum, each) => sum + (each.to === null ? now.value : Date.parse(each.to)) - Date.parse(each.from), 0);
 }

@@ -1,9 +1,9 @@
 // Webhooks of the workspace: endpoints, their signing secrets, and what was delivered.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { api, need, once, type Model } from "../api";
+import { api, ApiError, need, once, type Model } from "../api";
 import { dateTime } from "../format";
-import { Banner, Button, Card, Countdown, Empty, Field, Unread, useReading } from "../parts";
+import { Banner, Button, Card, Confirm, Countdown, Empty, Field, Unread, useReading } from "../parts";
 import { now, notify, report } from "../store";
 import { t, type Word } from "../strings";
 
@@ -65,14 +65,20 @@ function NewWebhook({ made, cancel }: { made: (secret: string) => Promise<void>;
   const toggle = (type: EventType): void => {
     types.value = types.value.includes(type) ? types.value.filter((each) => each !== type) : [...types.value, type];
   };
+  const refused = useSignal<string | null>(null);
   const create = async (): Promise<void> => {
     const body = { url: url.value.trim(), eventTypes: [...types.value] };
-    await made((await need(api.POST("/api/v1/webhooks", { params: { header: once() }, body }))).secret);
+    try {
+      await made((await need(api.POST("/api/v1/webhooks", { params: { header: once() }, body }))).secret);
+    } catch (error) {
+      if (!(error instanceof ApiError && error.detail === "webhook:url")) throw error;
+      refused.value = error.hint ?? error.message;
+    }
   };
   return (
     <div class="form panel">
-      <Field label="URL" hint={t("webhookUrlHint")}>
-        <input id="webhook-url" type="url" maxLength={2048} value={url.value} placeholder="https://example.com/sightline" onInput={(event) => (url.value = event.currentTarget.value)} />
+      <Field label="URL" hint={t("webhookUrlHint")} {...(refused.value !== null && { error: refused.value })}>
+        <input id="webhook-url" type="url" maxLength={2048} value={url.value} placeholder="https://example.com/sightline" onInput={(event) => ((url.value = event.currentTarget.value), (refused.value = null))} />
       </Field>
       <fieldset>
         <legend class="label">{t("webhookEvents")}</legend>
@@ -121,7 +127,7 @@ function Row({ endpoint, load, made }: { endpoint: Endpoint; load: () => Promise
         <Button run={() => (isOpen.value = !isOpen.value)}>{t(isOpen.value ? "hideDeliveries" : "deliveries")}</Button>
         <Button run={rotate}>{t("rotate")}</Button>
         <Button run={() => enable(!endpoint.enabled)}>{t(endpoint.enabled ? "disable" : "enable")}</Button>
-        <Button kind="danger" run={remove}>{t("remove")}</Button>
+        <Confirm question={t("removeAsk", { name: endpoint.url })} action={t("remove")} run={remove}>{t("remove")}</Confirm>
       </div>
       {isOpen.value && <Deliveries id={endpoint.id} />}
     </li>

@@ -7,8 +7,8 @@ from sightline.domain.addresses import shown_address
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.units import MicroUsdc
+from sightline.http.cursors import ledger_cursor, read_number
 from sightline.http.pipeline.call import Call, Reply
-from sightline.http.pipeline.cursors import ledger_cursor, read_ledger_cursor
 from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
@@ -91,7 +91,7 @@ class MoneyResources:
             call.workspace_id,
             LedgerQuery(
                 limit=query.limit + 1,
-                before_sequence=read_ledger_cursor(query.cursor) if query.cursor is not None else None,
+                before_sequence=read_number(query.cursor) if query.cursor is not None else None,
                 kinds=tuple(LedgerEventKind(kind) for kind in query.kind),
                 from_block=query.from_block,
                 to_block=query.to_block,

@@ -5,8 +5,8 @@ from typing import Final, final
 from sightline.domain.access import Operation
 from sightline.domain.refusal import Code
 from sightline.domain.webhooks import DeliveryState
+from sightline.http.cursors import delivery_cursor, read_number
 from sightline.http.pipeline.call import Call, Reply
-from sightline.http.pipeline.cursors import delivery_cursor, read_delivery_cursor
 from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
@@ -57,7 +57,7 @@ class WebhookDeliveryResources:
                 endpoint_id=call.params["id"],
                 limit=query.limit + 1,
                 state=None if query.state is None else DeliveryState(query.state),
-                before_number=None if query.cursor is None else read_delivery_cursor(query.cursor),
+                before_number=None if query.cursor is None else read_number(query.cursor),
             ),
         )
         page = rows[: query.limit]

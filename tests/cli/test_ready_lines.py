@@ -1,0 +1,32 @@
+"""What `sightline serve` prints when it is ready: one line for programs, and a frame for a person at a terminal."""
+
+import os
+import pty
+import sys
+from pathlib import Path
+
+import pytest
+
+from sightline.bootstrap.process import say_ready
+
+URL, INTERNAL = "http://127.0.0.1:8080", "http://127.0.0.1:8081"
+
+
+def test_a_program_reads_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    say_ready(URL, INTERNAL, Path("/data"))
+    assert capsys.readouterr().out == f"ready {URL}\n"
+
+
+def test_a_person_at_a_terminal_sees_what_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = pty.openpty()
+    with os.fdopen(writer, "w") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        say_ready(URL, INTERNAL, Path("/data"))
+    said = os.read(reader, 4096).decode().replace("\r\n", "\n")
+    os.close(reader)
+    first, *lines = said.strip().splitlines()
+    assert first == f"ready {URL}"
+    framed = [line for line in lines if line]
+    assert len({len(line) for line in framed}) == 1, "a frame"
+    assert f"Open {URL}/" in framed[1]
+    assert f"{INTERNAL}/ops" in said

@@ -1,0 +1,114 @@
+"""The place as a combobox: names in every script, keys, and an Enter that comes before the names are loaded."""
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from tests.console.people import ConsoleServer, Tab, a_tab, sign_up
+
+NAMED = (
+    ("München", "München (Munich), Bavaria, Germany", (48.137, 11.575)),
+    ("東京", "東京 (Tokyo)", (35.69, 139.69)),
+    ("القاهرة", "القاهرة (Cairo), Egypt", (30.06, 31.25)),
+    ("Paris, Texas", "Paris, Texas, United States", (33.66, -95.56)),
+)
+
+
+def open_buy(tab: Tab) -> None:
+    sign_up(tab, "Harbour Watch", "CONSUMER")
+    tab.go("buy")
+    tab.shows("#place")
+
+
+def chosen(tab: Tab) -> tuple[float, float]:
+    expect(tab.page.locator("#place")).to_have_value(re.compile(r"^-?[\d.]+, -?[\d.]+$"))
+    lat, lng = tab.page.input_value("#place").split(", ")
+    return float(lat), float(lng)
+
+
+def test_a_place_is_found_by_its_name_in_its_own_script(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url) as tab:
+        open_buy(tab)
+        for typed, label, place in NAMED:
+            tab.page.fill("#place", typed)
+            tab.shows("[role=option]", label)
+            tab.page.locator("[role=option]").first.click()
+            assert chosen(tab) == pytest.approx(place, abs=0.05), typed
+            tab.shows("#place-hint", label)
+            expect(tab.page.locator("#place")).to_be_focused()
+        tab.shows(".price")
+        assert tab.problems == []
+
+
+def test_arrow_keys_choose_and_escape_closes(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url) as tab:
+        open_buy(tab)
+        field = tab.page.get_by_role("combobox", name="Place", exact=True)
+        expect(field).to_have_attribute("aria-expanded", "false")
+        field.fill("Springfield")
+        options = tab.page.locator("#place-list").get_by_role("option")
+        expect(options).to_have_count(6)
+        labels = options.all_inner_texts()
+        assert len(set(labels)) == 6, labels
+        expect(field).to_have_attribute("aria-expanded", "true")
+        field.press("ArrowDown")
+        field.press("ArrowDown")
+        expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+        active = field.get_attribute("aria-activedescendant")
+        assert active == options.nth(1).get_attribute("id")
+        field.press("ArrowUp")
+        field.press("ArrowUp")
+        expect(options.nth(5)).to_have_attribute("aria-selected", "true")
+        field.press("Escape")
+        expect(field).to_have_attribute("aria-expanded", "false")
+        expect(options).to_have_count(0)
+        field.press("ArrowDown")
+        expect(options.nth(0)).to_have_attribute("aria-selected", "true")
+        field.press("ArrowDown")
+        field.press("Enter")
+        chosen(tab)
+        tab.shows("#place-hint", labels[1])
+
+
+def test_enter_before_the_names_are_loaded_chooses_when_they_are(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url) as tab:
+        open_buy(tab)
+        held: list[Route] = []
+        tab.page.route("**/places.gen-*.txt", lambda route: held.append(route))
+        with tab.page.expect_request("**/places.gen-*.txt"):
+            tab.page.locator("#place").press_sequentially("cairo")
+        tab.page.keyboard.press("Enter")
+        tab.page.keyboard.press("Tab")  # the focus leaves the field before the names come
+        for each in held:
+            each.continue_()
+        assert chosen(tab) == pytest.approx((30.06, 31.25), abs=0.05)
+
+
+def test_names_that_could_not_be_loaded_are_tried_again(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url) as tab:
+        tab.allowed = (r"ERR_FAILED",)
+        open_buy(tab)
+        tab.page.route("**/places.gen-*.txt", lambda route: route.abort())
+        tab.page.fill("#place", "cair")
+        tab.shows("#place-hint.bad", "could not be loaded")
+        tab.page.unroute("**/places.gen-*.txt")
+        tab.page.fill("#place", "cairo")
+        tab.shows("[role=option]", "Cairo, Egypt")
+
+
+def test_a_short_link_of_a_map_is_explained(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url) as tab:
+        open_buy(tab)
+        tab.page.fill("#place", "https://maps.app.goo.gl/AbCdEf123")
+        tab.shows("#place-hint.bad", "short link")
+
+
+def test_an_operator_names_the_city_that_they_cover(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url) as tab:
+        sign_up(tab, "Pier Cams", "SUPPLIER")
+        tab.go("operate")
+        tab.page.fill("#coverage", "Zürich")
+        tab.shows("[role=option]", "Zürich")
+        tab.page.locator("#coverage").press("Enter")
+        expect(tab.page.locator("#coverage")).to_have_value(re.compile(r"^47\.3\d+, 8\.5\d+$"))

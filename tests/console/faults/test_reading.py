@@ -1,0 +1,124 @@
+"""What people read: prices, long titles, overlapping pauses; on paper, at 200 % zoom, the first screen of a phone."""
+
+import json
+import re
+
+from playwright.sync_api import Browser, Route, ViewportSize, expect
+
+from tests.console.people import (
+    PATIENCE_MS,
+    PHONE,
+    ConsoleServer,
+    a_tab,
+    add_funds,
+    camera_link,
+    come_online,
+    request_view,
+    sign_up,
+)
+from tests.console.review import Review
+
+TALLINN, RIGA, KAUNAS = (59.436961, 24.753575), (56.949649, 24.105186), (54.898521, 23.903597)
+ZOOMED = ViewportSize(width=640, height=400)
+LONG = "W" * 150
+
+
+def is_overlapping(route: Route) -> None:
+    """Answer a receipt of 74 s with 48 s proved, and pauses of 9, 12 and 15 s of which two overlap."""
+    answer = route.fetch()
+    body = answer.json()
+    data = body["data"]
+    data["session"] |= {
+        "startedAt": "2026-11-25T10:00:00.000Z",
+        "endedAt": "2026-11-25T10:01:14.000Z",
+        "cleanSeconds": 48,
+    }
+    pauses = (("LOCATION_STALE", 10, 19), ("GEOFENCE_EXIT", 9, 21), ("MEDIA_LOST", 40, 54))
+    data["meter"]["windows"] = [
+        {"reason": reason, "from": f"2026-11-25T10:00:{start:02}.000Z", "to": f"2026-11-25T10:00:{end:02}.000Z"}
+        for reason, start, end in pauses
+    ]
+    route.fulfill(response=answer, body=json.dumps(body))
+
+
+def test_a_price_is_short_and_says_why(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=TALLINN) as tab:
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        add_funds(tab)
+        tab.go("buy")
+        tab.page.fill("#place", f"{TALLINN[0]}, {TALLINN[1]}")
+        tab.shows(".price", re.compile(r"^0\.0\d{2,3}\sUSDC a minute, about \d cents$"))
+        tab.click(".why summary")
+        tab.shows(".why", "Few operators are here")
+        tab.shows(".why", re.compile(r"\+\d+%"))
+        review.look(tab, "buy-why")
+        review.done(tab)
+
+
+def test_a_view_with_a_long_title_is_read_on_a_phone_and_its_receipt_on_paper(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=RIGA) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        with a_tab(browser, server.url, PHONE, place=RIGA) as phone:
+            come_online(phone, link)
+            session_id = request_view(consumer, LONG)
+            phone.click("#start")
+            consumer.picture("playing", within_ms=PATIENCE_MS)
+            consumer.page.set_viewport_size(PHONE)
+            consumer.page.evaluate("scrollTo(0, 0)")
+            title = consumer.page.locator("h1").bounding_box()
+            assert title is not None
+            assert title["height"] <= 2 * 36, "two lines"
+            consumer.shows(".wish", LONG)
+            review.look(consumer, "watch-long-title")
+            consumer.page.set_viewport_size(PHONE)
+            phone.click("#stop")
+        consumer.shows("#to-receipt")
+        consumer.page.set_viewport_size(ViewportSize(width=1280, height=860))
+        consumer.page.route("**/receipt", is_overlapping)
+        consumer.go(f"receipt/{session_id}")
+        expect(consumer.page.locator("#not-charged")).to_have_text("0:26")
+        consumer.shows("main", "overlap")
+        review.look(consumer, "receipt-overlap")
+        consumer.page.emulate_media(media="print")
+        for hidden in (".top", "#verify", ".notices"):
+            expect(consumer.page.locator(hidden)).to_be_hidden()
+        expect(consumer.page.locator("#charged")).to_be_visible()
+        review.done(consumer, operator)
+
+
+def test_the_end_of_a_view_is_on_the_first_screen_of_a_phone(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, PHONE, place=KAUNAS) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        with a_tab(browser, server.url, PHONE, place=KAUNAS) as phone:
+            come_online(phone, link)
+            request_view(consumer, "North gate")
+            phone.click("#start")
+            consumer.picture("playing", within_ms=PATIENCE_MS)
+            consumer.page.evaluate("scrollTo(0, 0)")
+            end = consumer.page.locator("#end").bounding_box()
+            bar = consumer.page.locator(".top nav").bounding_box()
+            assert end is not None
+            assert bar is not None
+            assert end["y"] + end["height"] <= bar["y"], "above the bar at the bottom"
+            phone.click("#stop")
+        assert consumer.problems == operator.problems == []
+
+
+def test_bars_do_not_stay_in_a_window_that_is_not_high(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, ZOOMED) as tab:
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        tab.go("buy")
+        tab.shows("#place")
+        tab.page.evaluate("scrollTo(0, 1000)")
+        for bar in (".top", ".top nav"):
+            box = tab.page.locator(bar).bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] <= 0, f"{bar} covers what is read"

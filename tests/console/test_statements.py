@@ -1,0 +1,76 @@
+"""Statements by month on the wallet screen: what a view cost, what filming it earned, and their files."""
+
+import csv
+import io
+import re
+
+from playwright.sync_api import Browser, expect
+
+from tests.console.people import (
+    PATIENCE_MS,
+    PHONE,
+    ConsoleServer,
+    Tab,
+    a_tab,
+    add_funds,
+    camera_link,
+    come_online,
+    request_view,
+    sign_up,
+)
+from tests.console.review import Review
+
+VILNIUS = (54.687157, 25.279652)
+NOTHING = re.compile(r"^0\.00\sUSDC$")
+
+
+def statement_shows(tab: Tab, selector: str) -> str:
+    """Read the wallet screen until the statement has an amount: books are written when the block is final."""
+    tab.go("wallet")
+    expect(tab.page.locator(selector)).not_to_have_text(NOTHING, timeout=PATIENCE_MS)
+    return tab.page.locator(selector).inner_text().replace("\u00a0", " ")
+
+
+def downloaded(tab: Tab, form: str) -> bytes:
+    with tab.page.expect_download() as started:
+        tab.page.get_by_role("link", name=form, exact=True).first.click()
+    assert started.value.suggested_filename.endswith(f".{form.lower()}")
+    return started.value.path().read_bytes()
+
+
+def test_a_month_shows_what_was_charged_and_earned_and_gives_files(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=VILNIUS) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        consumer.go("wallet")
+        consumer.shows("#statement-charged", "0.00")
+        consumer.shows("main", "Nothing was settled")
+        review.look(consumer, "statement-empty")
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        with a_tab(browser, server.url, PHONE, place=VILNIUS) as phone:
+            come_online(phone, link)
+            request_view(consumer, "North gate")
+            phone.click("#start")
+            expect(consumer.page.locator("#proved")).to_have_text(
+                re.compile(r"0:(0[3-9]|[1-5]\d)"), timeout=PATIENCE_MS
+            )
+            consumer.click("#end")
+            consumer.click("#to-receipt")
+            consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)
+            charged = consumer.page.locator("#charged").inner_text().replace("\u00a0", " ")
+        assert statement_shows(consumer, "#statement-charged") == charged
+        consumer.shows("main", "This month is not over")
+        review.look(consumer, "statement-consumer")
+        rows = list(csv.DictReader(io.StringIO(downloaded(consumer, "CSV").decode())))
+        assert [each["side"] for each in rows] == ["consumer"]
+        assert f"{int(rows[0]['chargedMicroUsdc']) / 1_000_000} USDC" == charged
+        assert downloaded(consumer, "PDF").startswith(b"%PDF-")
+
+        earned = statement_shows(operator, "#statement-earned")
+        assert float(earned.split()[0]) < float(charged.split()[0]), "the fee is not earned"
+        operator.shows("main", "Paid to the wallet")
+        expect(operator.page.locator("#statement-charged")).to_have_count(0)
+        review.look(operator, "statement-operator")
+        review.done(consumer, operator)

@@ -1,0 +1,9 @@
+// Makes the console an app that can be installed.
+
+/** Registered after the page has loaded: its files must not delay the first screen. Fails where the certificate is not trusted. */
+export function registerWorker(): void {
+  if (!("serviceWorker" in navigator)) return;
+  const register = (): void => void navigator.serviceWorker.register("/console/worker.js").catch(() => undefined);
+  if (document.readyState === "complete") register();
+  else addEventListener("load", register, { once: true });
+}

@@ -1,0 +1,125 @@
+// Cities and towns by name: in English, in their own language and script. Data: GeoNames, CC BY 4.0; loaded when somebody types a name.
+import file from "./places.gen.txt";
+import { language } from "../strings";
+import { recover, shortCode } from "./plus_code";
+
+export interface City {
+  name: string;
+  /** Other names, for example in the script of the country. */
+  others: readonly string[];
+  region: string;
+  country: string;
+  lat: number;
+  lng: number;
+  /** All names as they are compared. */
+  keys: readonly string[];
+}
+export interface Suggestion {
+  label: string;
+  lat: number;
+  lng: number;
+}
+
+const SCALE = 1000;
+/** Separates the words of a name, as in "Berlin Germany" and "Springfield, Illinois". */
+const WORDS = /[\s,]+/;
+
+/** Regions, an empty line, and places from the largest to the smallest: name, region, latitude, longitude, other names. */
+export function readPlaces(text: string): City[] {
+  const [head = "", body = ""] = text.split("\n\n");
+  const regions = head.split("\n").map((line) => line.split("\t"));
+  return body.split("\n").map((line) => {
+    const [name = "", at = "", lat = "", lng = "", rest = ""] = line.split("\t");
+    const [country = "", region = ""] = regions[parseInt(at, 36)] ?? [];
+    const others = rest === "" ? [] : rest.split("|");
+    return { name, others, region, country, lat: Number(lat) / SCALE, lng: Number(lng) / SCALE, keys: [name, ...others].map(plain) };
+  });
+}
+
+let loading: Promise<readonly City[]> | null = null;
+/** All places. Loaded once; a failure is tried again at the next call. */
+export function places(): Promise<readonly City[]> {
+  loading ??= fetch(file)
+    .then((answer) => {
+      if (!answer.ok) throw new Error(String(answer.status));
+      return answer.text();
+    })
+    .then(readPlaces)
+    .catch((error: unknown) => {
+      loading = null;
+      throw error;
+    });
+  return loading;
+}
+
+/** A text as names are compared: without accents, case and punctuation. */
+export function plain(text: string): string {
+  return text.normalize("NFKD").replace(/\p{M}/gu, "").normalize("NFC").toLowerCase().replace(/ß/g, "ss").replace(/[-'’.\s]+/g, " ").trim();
+}
+
+/** Places whose name begins with the text, with the whole name first, then the largest. Region or country may follow the name. */
+export function search(all: readonly City[], text: string, count: number): Suggestion[] {
+  const short = shortCode(text);
+  if (short !== null)
+    return search(all, short.near, count).map((each) => ({ label: `${text.trim().split(WORDS)[0] ?? ""} ${each.label}`, ...recover(short.code, each) }));
+  const found = named(all, text, count);
+  const labels = found.map(({ city, key }) => labelOf(city, key));
+  return found.map(({ city: { lat, lng } }, at) => {
+    const label = labels[at] ?? "";
+    const isTwice = labels.filter((each) => each === label).length > 1;
+    return { label: isTwice ? `${label} (${lat.toFixed(2)}, ${lng.toFixed(2)})` : label, lat, lng };
+  });
+}
+
+interface Match {
+  city: City;
+  /** Which of its names the text begins. */
+  key: number;
+}
+
+function named(all: readonly City[], text: string, count: number): Match[] {
+  for (const [name, area] of readings(text)) {
+    const whole: Match[] = [];
+    const begun: Match[] = [];
+    for (const city of all) {
+      const exact = city.keys.indexOf(name);
+      const key = exact >= 0 ? exact : city.keys.findIndex((each) => each.startsWith(name));
+      if (key < 0 || !lies(city, area)) continue;
+      (exact >= 0 ? whole : begun).push({ city, key });
+      if (whole.length === count) break;
+    }
+    const found = [...whole, ...begun].slice(0, count);
+    if (found.length > 0) return found;
+  }
+  return [];
+}
+
+/** The name and the area that a text may mean, the likeliest first. One letter is a name in the scripts of China and Japan only. */
+function readings(text: string): [string, string][] {
+  const comma = text.indexOf(",");
+  const whole = plain(text);
+  if (whole.length < 2 && !/[\p{Script=Han}\p{Script=Hangul}]/u.test(whole)) return [];
+  if (comma >= 0) return comma === 0 ? [] : [[plain(text.slice(0, comma)), plain(text.slice(comma + 1).replace(/,/g, " "))]];
+  const words = whole.split(" ");
+  return words.map((_, at): [string, string] => [words.slice(0, words.length - at).join(" "), words.slice(words.length - at).join(" ")]);
+}
+
+function lies(city: City, area: string): boolean {
+  if (area === "") return true;
+  const names = [city.region, ...countriesOf(city.country), `${city.region} ${countryIn(city.country, language.value)}`];
+  return names.some((each) => plain(each).startsWith(area));
+}
+
+const countriesOf = (code: string): string[] => [code, countryIn(code, language.value), countryIn(code, "en")];
+
+const displays = new Map<string, Intl.DisplayNames>();
+function countryIn(code: string, tongue: string): string {
+  const known = displays.get(tongue) ?? new Intl.DisplayNames(tongue, { type: "region" });
+  displays.set(tongue, known);
+  return known.of(code) ?? code;
+}
+
+function labelOf({ name, others, region, country }: City, key: number): string {
+  const own = key === 0 ? name : `${others[key - 1] ?? ""} (${name})`;
+  return [own, ...(region === "" || plain(region).includes(plain(name)) ? [] : [region]), countryIn(country, language.value)].join(", ");
+}

@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, mock, test } from "node:test";
+import { connect } from "sightline-js";
+import { Locator } from "../src/live/locator";
+
+interface Beat {
+  sequence: number;
+  lat: number;
+}
+type Answer = { status: number; body: object };
+type Take = (position: { coords: { latitude: number; longitude: number; accuracy: number } }) => void;
+
+const ACCEPTED: Answer = { status: 202, body: { ok: true, data: {}, serverTime: "2026-11-25T10:00:00.000Z" } };
+let sent: Beat[][] = [];
+let answers: Answer[] = [];
+let isOffline = false;
+let take: Take = () => undefined;
+let refuse: (error: { code: number }) => void = () => undefined;
+let locator: Locator;
+
+const settle = async (): Promise<void> => {
+  for (let turn = 0; turn < 20; turn++) await new Promise((done) => setImmediate(done));
+};
+const measure = (latitude: number): void => take({ coords: { latitude, longitude: 13.4, accuracy: 8.4 } });
+
+beforeEach(() => {
+  [sent, answers, isOffline] = [[], [], false];
+  mock.timers.enable({ apis: ["Date", "setInterval"], now: Date.parse("2026-11-25T10:00:00Z") });
+  const geolocation = {
+    watchPosition: (found: Take, failed: typeof refuse) => ((take = found), (refuse = failed), 1),
+    clearWatch: () => undefined,
+  };
+  Object.defineProperty(globalThis, "navigator", { value: { geolocation, language: "en" }, configurable: true });
+  globalThis.fetch = async (request) => {
+    const body = JSON.parse(await (request as Request).text());
+    sent.push(body.items ?? [body]);
+    if (isOffline) throw new TypeError("offline");
+    const answer = answers.shift() ?? ACCEPTED;
+    return new Response(JSON.stringify(answer.body), { status: answer.status, headers: { "content-type": "application/json" } });
+  };
+  locator = new Locator(connect({ url: "http://127.0.0.1:8080", key: "test" }), "11111111-1111-4111-8111-111111111111");
+});
+afterEach(() => {
+  locator.stop();
+  mock.timers.reset();
+});
+
+test("a position is sent at once, and one that was not measured again is not", async () => {
+  measure(52.5);
+  await settle();
+  assert.deepEqual(sent.map((each) => each.map(({ lat }) => lat)), [[52.5]]);
+  mock.timers.tick(2000);
+  await settle();
+  assert.equal(sent.length, 1);
+  measure(52.6);
+  await settle();
+  assert.deepEqual(sent.at(-1)?.map(({ lat }) => lat), [52.6]);
+});
+
+test("positions of a time without network are sent together, in order, when it is back", async () => {
+  isOffline = true;
+  for (const lat of [52.1, 52.2, 52.3]) {
+    measure(lat);
+    await settle();
+    mock.timers.tick(2000);
+    await settle();
+  }
+  assert.ok(locator.missed.value >= 2);
+  isOffline = false;
+  measure(52.4);
+  await settle();
+  const last = sent.at(-1) ?? [];
+  assert.deepEqual(last.map(({ lat }) => lat), [52.1, 52.2, 52.3, 52.4]);
+  assert.ok(last.every(({ sequence }, at) => at === 0 || sequence === (last[at - 1]?.sequence ?? 0) + 1));
+  assert.equal(locator.missed.value, 0);
+});
+
+test("another device that was ahead renumbers what waits", async () => {
+  answers = [{ status: 409, body: { ok: false, code: "CONFLICT", message: "", detail: "location:sequence", lastSequence: 5_000_000_000 } }];
+  measure(52.5);
+  await settle();
+  mock.timers.tick(2000);
+  await settle();
+  assert.equal(sent.at(-1)?.[0]?.sequence, 5_000_000_001);
+});
+
+test("a refused position is an error in own words, which the next position clears", async () => {
+  refuse({ code: 1 });
+  assert.equal(locator.error.value, "positionRefused");
+  measure(52.5);
+  await settle();
+  assert.equal(locator.error.value, null);
+});

@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { merged, pauseEndsAt, pausedMs, type Pause } from "../src/live/pauses";
+
+const T0 = Date.parse("2026-11-25T10:00:00Z");
+const at = (seconds: number): string => new Date(T0 + seconds * 1000).toISOString();
+const pause = (from: number, to: number | null): Pause => ({ from: at(from), to: to === null ? null : at(to) });
+const meter = (...windows: Pause[]) => ({ windows }) as unknown as Parameters<typeof pauseEndsAt>[0];
+const after = (seconds: number): number => T0 + seconds * 1000;
+
+test("pauses that overlap count once", () => {
+  const pauses = [pause(10, 19), pause(12, 24), pause(40, 55)];
+  assert.equal(pausedMs(pauses, after(74)), 29_000);
+  assert.deepEqual(merged(pauses, after(74)), [[after(10), after(24)], [after(40), after(55)]]);
+  assert.equal(pausedMs([pause(10, null), pause(30, 40)], after(50)), 40_000);
+  assert.equal(pausedMs([], after(50)), 0);
+});
+
+test("an open pause ends the session after 60 s", () => {
+  assert.equal(pauseEndsAt(meter()), null);
+  assert.equal(pauseEndsAt(meter(pause(5, 9))), null);
+  assert.equal(pauseEndsAt(meter(pause(10, null))), after(70));
+});
+
+test("an open pause that another one leads into begins with that one", () => {
+  assert.equal(pauseEndsAt(meter(pause(10, 30), pause(25, null))), after(70));
+  assert.equal(pauseEndsAt(meter(pause(25, null), pause(10, 30))), after(70));
+});
+
+test("all pauses together end the session after 180 s", () => {
+  const before = [pause(0, 50), pause(60, 110), pause(120, 165)];
+  assert.equal(pauseEndsAt(meter(...before, pause(200, null))), after(235));
+  assert.equal(pauseEndsAt(meter(...before, pause(20, 40), pause(200, null))), after(235), "a pause within another counts once");
+});
