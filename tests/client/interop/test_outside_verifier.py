@@ -21,6 +21,14 @@ def verdicts(*files: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def exif_of(file: Path) -> dict[str, Any]:
+    """What ExifTool reads, with its warnings of wrong structures."""
+    command = ["exiftool", "-json", "-G1", "-a", "-n", "-struct", "-validate", "-warning", "-all", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    (found,) = json.loads(done.stdout)
+    return dict(found)
+
+
 def test_a_signed_picture_and_a_signed_clip_are_valid_and_changed_ones_are_not(
     dev: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -33,6 +41,12 @@ def test_a_signed_picture_and_a_signed_clip_are_valid_and_changed_ones_are_not(
         changed[-200] ^= 1
         (tmp_path / name).write_bytes(content)
         (tmp_path / f"changed-{name}").write_bytes(changed)
+    read = exif_of(tmp_path / "picture.jpg")
+    assert (read["GPS:GPSLatitude"], read["GPS:GPSLongitude"]) == pytest.approx((dev["lat"], dev["lng"]), abs=0.01)
+    assert read["ExifIFD:DateTimeOriginal"].startswith(picture.captured_at.strftime("%Y:%m:%d %H:%M:%S"))
+    assert view.session.id in read["IFD0:ImageDescription"]
+    warnings = read.get("ExifTool:Warning", [])
+    assert all("Missing required" in each for each in ([warnings] if isinstance(warnings, str) else warnings))
     good, bad = verdicts(*(tmp_path / name for name in files)), verdicts(*(tmp_path / f"changed-{n}" for n in files))
     assert [(each["isValid"], each["failed"]) for each in good] == [(True, [])] * 2
     hashes = ("assertion.dataHash", "assertion.bmffHash")
