@@ -27,7 +27,7 @@ from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 
 SECONDS: Final = 60.0
 CATCH_UP_S: Final = 1_200.0
-LIMIT_PERCENT: Final = 3.0
+LIMIT_PERCENT: Final = 2.0
 CHUNK: Final = 200_000
 NEW_WALLET_EVERY: Final = 50
 """One wallet in this many is new: its history is read from the chain. The others were last read a day ago."""
