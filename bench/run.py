@@ -45,6 +45,7 @@ FRAME_BYTES = 80_000
 TICKS = os.sysconf("SC_CLK_TCK")
 DEVICE_COUNTS = (1_000, 2_000, 4_000)
 ROW_TIMEOUT_S = 600
+PUBLISH_S = 4
 HELD_COUNTS = (1_000, 4_000, 16_000)
 
 Result = dict[str, Any]
@@ -235,7 +236,7 @@ class Bench:
 
     @contextlib.asynccontextmanager
     async def a_frame(self) -> AsyncIterator[tuple[str, str, bytes]]:
-        """Create a LIVE session whose publisher has just left: the newest frame stays valid for ten seconds."""
+        """Create a LIVE session whose publisher was just killed: its newest frame stays the same for ten seconds."""
         device = self.ours.devices[0]
         client = Client(HOST, self.ours.port)
         (session,) = await sightline_sessions(self.ours, 1)
@@ -246,8 +247,10 @@ class Bench:
         program = [sys.executable, "-m", "sightline_client.video.publish"]
         command = [*program, str(clip_path()), "--whip", started["whipUrl"]]
         publisher = await asyncio.create_subprocess_exec(
-            *command, "--seconds", "4", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
+            *command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
         )
+        await asyncio.sleep(PUBLISH_S)
+        publisher.kill()  # one that leaves takes its pictures with it
         await publisher.wait()
         found: list[tuple[int, str, str, bytes]] = []
         for quality in (95, 90, 85, 80, 70, 60):

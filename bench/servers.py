@@ -13,14 +13,18 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import asyncpg
 from eth_account import Account
 from eth_account.messages import encode_defunct
+from eth_account.signers.local import LocalAccount
 
 from bench.wire import Client
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_command
+from sightline_client import Chain
+from sightline_client.wallet import LocalWallet
 
 HOST = "127.0.0.1"
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +36,7 @@ Of 10,000 operators who cover 5 km each, about 260 cover any one point.
 """
 RADIUS_M = 5_000
 SETTERS = 12
+FUNDS_MICRO = 10_000_000
 WAKE_TRIES = 100
 WAKE_TIMEOUT_S = 10
 
@@ -205,6 +210,15 @@ async def listening(port: int) -> None:
 # Tenants of Sightline, created through its public API.
 
 
+async def fund(client: Client, port: int, account: LocalAccount) -> None:
+    """Give a wallet test USDC and approve the settlement contract: a wallet that owes a charge gets no session."""
+    await client.call("POST", "/wallet/faucet", {"amountMicroUsdc": str(FUNDS_MICRO)})
+    config = await client.call("GET", "/config")
+    token, spender = config["usdcAddress"], config["settlementAddress"]
+    chain = Chain(f"http://{HOST}:{port}{urlsplit(config['rpcUrl']).path}")
+    await asyncio.to_thread(chain.approve, LocalWallet(account), token=token, spender=spender, amount=FUNDS_MICRO)
+
+
 async def populate_sightline(target: Target, *, operators: int, devices: int) -> None:
     """Create one wallet with one consumer and `operators` ONLINE operators, of which `devices` have a key."""
     account = Account.create()
@@ -263,6 +277,7 @@ async def populate_sightline(target: Target, *, operators: int, devices: int) ->
     consumer = await workspace(client, "bench-consumer", "CONSUMER")
     scopes = ["sessions:read", "sessions:create", "pricing:read", "wallet:read"]
     target.consumer = {"id": consumer, "key": await key(client, consumer, scopes)}
+    await fund(client, target.port, account)
     client.close()
     await asyncio.gather(*(set_up(list(range(start, operators, SETTERS))) for start in range(SETTERS)))
     target.operators = operators

@@ -228,7 +228,10 @@ class ChainService:
 
     async def proxy(self, body: bytes, guest: RpcGuest) -> bytes:
         """Answer a JSON-RPC body at the guarded endpoint: reads and eth_sendRawTransaction."""
-        return await self._proxy.handle(body, guest)
+        answer = await self._proxy.handle(body, guest)
+        if b"eth_sendRawTransaction" in body:
+            self.wake_watcher()
+        return answer
 
     def refunds(self, store: AdminStore) -> Refunds:
         """Return the service that pays refunds and records them in `store`."""

@@ -43,6 +43,7 @@ from sightline.ports.ledger import (
 log = structlog.get_logger()
 
 CHECKED_EVERY_MS: Final = 5_000
+BUSY_MS: Final = 5_000
 
 
 @final
@@ -57,6 +58,9 @@ class WatcherOptions:
     an endpoint without the tag: blocks are final at the depth.
     """
     poll_ms: int = 200
+    """Between rounds while the chain moves: in the BUSY_MS after a new block, a changed wallet, or a wake."""
+    idle_ms: int = 1_000
+    """Between other rounds, if it is longer than `poll_ms`."""
     start_block: int = 0
     """First block of a new wallet's history: the deployment of the settlement contract."""
     blocks_max: int = 64
@@ -98,6 +102,9 @@ class Watcher:
         self.on_readings: Callable[[Sequence[WalletReading]], None] = lambda _: None
         """Called with the wallets that were read, after they are stored."""
         self._wake = trio.Event()
+        self._busy_until_ms = clock.now_ms() + BUSY_MS
+        self._cursor: BlockRef | None = None
+        """The last applied block, as this watcher wrote or read it; None: ask the ledger."""
         self._source = LogSource(rpc, reader, start_block=options.start_block, span_max=options.log_span_max)
         self._checked_at_ms = 0
         self._was_in_step = False
@@ -117,7 +124,11 @@ class Watcher:
 
     def wake(self) -> None:
         """Start the next round now."""
+        self._stay_busy()
         self._wake.set()
+
+    def _stay_busy(self) -> None:
+        self._busy_until_ms = self._clock.now_ms() + BUSY_MS
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow the chain until cancelled.
@@ -127,19 +138,23 @@ class Watcher:
         task_status.started()
         while True:
             self._wake = trio.Event()
-            wait_ms = self._options.poll_ms + await self._round_with_back_off()
+            wait_ms = await self._round_with_back_off()
+            poll_ms, idle_ms = self._options.poll_ms, self._options.idle_ms
+            wait_ms += poll_ms if self._clock.now_ms() < self._busy_until_ms else max(poll_ms, idle_ms)
             with trio.move_on_after(wait_ms / 1000):
                 await self._wake.wait()
 
     async def _round_with_back_off(self) -> int:
         try:
             while await self.watch_once():
-                pass
+                self._stay_busy()
         except ChainChangedError as error:
+            self._cursor = None
             self.failures += 1
             self.halted_because = str(error)
             log.critical("watcher_halted", reason=str(error))
         except (SightlineError, OSError) as error:
+            self._cursor = None
             self.failures += 1
             log.warning("watcher_round_failed", reason=str(error), failures=self.failures)
         else:
@@ -154,7 +169,7 @@ class Watcher:
         Returns:
             Whether the next step should start at once.
         """
-        cursor = await self._ledger.chain_head()
+        cursor = self._cursor = self._cursor or await self._ledger.chain_head()
         head = await self._look()
         self.head_number = head.number
         if cursor is None:
@@ -258,6 +273,7 @@ class Watcher:
             books=books,
         )
         await self._ledger.apply_blocks(application, now_ms=now_ms)
+        self._cursor = head
         if books is not None:
             self._journal.read_through = books.through
         self._checked_at_ms = self.seen_at_ms = now_ms
@@ -336,6 +352,7 @@ class Watcher:
         if ancestor.number == cursor.number:
             return  # the endpoint is back on the applied chain
         log.warning("chain_reorganised", ancestor=ancestor.number, depth=cursor.number - ancestor.number)
+        self._cursor = None
         await self._ledger.roll_back(ancestor, cursor=cursor, now_ms=self._clock.now_ms())
         self._journal.read_through = None
         self.on_reorganised()

@@ -65,17 +65,17 @@ class LayerChooser:
         return self.chosen
 
     def below(self, now_ms: float) -> list[Layer]:
-        """The chosen stream and those with a lower bitrate, the lowest first; empty before the first window is over."""
-        top = self._layers.get(self.chosen) if self.chosen is not None else None
-        if top is None or not top.bps:
+        """The streams that arrive, by their bitrate, and the chosen one last; empty before the first window is over."""
+        chosen = self.chosen
+        if chosen is None or not self._layers[chosen].bps:
             return []
+        # A busy encoder sends less of its highest layer than of the next one for a while; the order stays.
         lower = [
             Layer(ssrc, layer.bps)
             for ssrc, layer in self._layers.items()
-            if 0 < layer.bps < top.bps and now_ms - layer.seen_ms < SILENT_MS and ssrc != self.chosen
+            if layer.bps and now_ms - layer.seen_ms < SILENT_MS and ssrc != chosen
         ]
-        assert self.chosen is not None
-        return [*sorted(lower, key=lambda layer: layer.bps), Layer(self.chosen, top.bps)]
+        return [*sorted(lower, key=lambda layer: layer.bps), Layer(chosen, self._layers[chosen].bps)]
 
     def _compare(self, now_ms: float) -> None:
         assert self.chosen is not None

@@ -32,7 +32,7 @@ FALL_MS: Final = 3_000.0
 HOLD_FIRST_MS: Final = 10_000.0
 HOLD_MAX_MS: Final = 160_000.0
 """Time without a bad report until a higher layer is tried; doubled by each failed trial, because a trial that fails
-costs the viewer two to three seconds of picture."""
+costs the viewer about three seconds of picture."""
 
 
 @final
@@ -128,7 +128,7 @@ class ViewerLink:
             self._hold_ms = min(HOLD_MAX_MS, self._hold_ms * 2) if is_trial else HOLD_FIRST_MS
             below_bps = layers[at - 1].bps
             self._fits_bps = below_bps if is_trial else min(self._arrived_bps, below_bps)
-            at = self._highest_that_fits(layers)
+            at = self._highest_that_fits(layers[:at])
             self._settled_ms = self._fell_ms = now_ms
         elif math.isinf(self._fits_bps):
             at = len(layers) - 1

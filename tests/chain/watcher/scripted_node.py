@@ -84,6 +84,8 @@ class ScriptedNode:
         self.pruned_below = 0
         """The first block whose state the node still has."""
         self.is_down = False
+        self.data_of_logs: str | None = None
+        """Wrong data that all logs of a range report."""
         self.queries: list[dict[str, Any]] = []
         """Queries of logs by range."""
         self.identity = ChainIdentity(
@@ -149,8 +151,9 @@ class ScriptedNode:
                 raise LookupError("the range is too large")
             blocks = [block for block in self._visible if first <= block.number <= last]
         wanted = query["address"] if isinstance(query["address"], list) else [query["address"]]
+        wrong = {} if self.data_of_logs is None or "blockHash" in query else {"data": self.data_of_logs}
         return [
-            log
+            log | wrong
             for block in blocks
             if block.block_hash not in self.lost_logs
             for log in block.logs
@@ -192,15 +195,16 @@ class ScriptedNode:
 
 
 @asynccontextmanager
-async def open_scripted(node: ScriptedNode) -> AsyncIterator[JsonRpc]:
-    """Open a client whose requests this node answers in the test process."""
+async def open_scripted(*nodes: ScriptedNode) -> AsyncIterator[JsonRpc]:
+    """Open a client of these endpoints, which answer in the test process."""
+    by_host = {f"node{number}": node for number, node in enumerate(nodes)}
 
     async def no_forward(request: Request) -> Response:
         raise AssertionError("there is no other node")
 
     async def handle(request: httpx.Request) -> httpx.Response:
         assert isinstance(request.stream, httpx.AsyncByteStream)
-        body = json.loads(b"".join([chunk async for chunk in request.stream]))
+        body, node = json.loads(b"".join([chunk async for chunk in request.stream])), by_host[request.url.host]
         if node.is_down:
             return httpx.Response(503)
         items = body if isinstance(body, list) else [body]
@@ -208,7 +212,8 @@ async def open_scripted(node: ScriptedNode) -> AsyncIterator[JsonRpc]:
         return httpx.Response(200, json=answers if isinstance(body, list) else answers[0])
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as http:
-        yield JsonRpc(http, "http://node", RpcOptions(tries=1), SystemIds())
+        urls = ",".join(f"http://{host}" for host in by_host)
+        yield JsonRpc(http, urls, RpcOptions(tries=1, left_out_ms=0), SystemIds())
 
 
 def balance(account: str, logs: list[dict[str, Any]]) -> int:

@@ -1,5 +1,6 @@
 """Single rounds of the watcher against a node in the test process: steps, intervals, sweeps, on a virtual clock."""
 
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -135,6 +136,25 @@ async def test_the_chain_is_looked_at_once_in_each_interval(post: Post, autojump
     assert found == [200, 400, 600, 800, 1_000]
 
 
+async def test_a_chain_that_stands_still_for_five_seconds_is_looked_at_once_a_second_until_a_block_comes(
+    post: Post, autojump_clock: Any
+) -> None:
+    watcher, seen = post.watcher(poll_ms=200, idle_ms=1_000), list[int]()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watcher.run)
+        for step in range(1, 900):
+            await trio.sleep_until(step / 100)
+            if watcher.seen_at_ms not in seen:
+                seen.append(watcher.seen_at_ms)
+            if step == 750:
+                post.node.mine()
+        nursery.cancel_scope.cancel()
+    steps = [later - earlier for earlier, later in itertools.pairwise(seen)]
+    assert steps[:24] == [200] * 24
+    assert [at for at in seen if 5_000 <= at <= 8_000] == [5_000, 6_000, 7_000, 8_000]
+    assert [at for at in seen if at > 8_000] == [8_200, 8_400, 8_600, 8_800]
+
+
 async def test_an_endpoint_that_fails_is_asked_less_and_less_often(post: Post, autojump_clock: Any) -> None:
     post.node.is_down = True
     watcher = post.watcher(poll_ms=200)
@@ -151,7 +171,7 @@ async def test_the_shortest_wait_after_a_failure_is_that_between_rounds(post: Po
 
 
 async def test_the_ledger_is_told_every_five_seconds_that_the_head_is_the_same(post: Post, autojump_clock: Any) -> None:
-    watcher, told = post.watcher(poll_ms=300), set[int]()
+    watcher, told = post.watcher(poll_ms=300, idle_ms=300), set[int]()
     async with trio.open_nursery() as nursery:
         await nursery.start(watcher.run)
         for _ in range(45):

@@ -9,7 +9,7 @@ import trio
 
 from sightline.ports.video import MediaKind
 from tests.video.interop.browser import Page, a_browser
-from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame, publishing
+from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame, play_json, publishing
 
 
 async def watch(page: Page, *, frames: int, within_s: float = 20) -> dict[str, Any]:
@@ -44,6 +44,10 @@ async def test_chromium_publishes_and_another_plays(client_script: Path, codec: 
         assert later["width"] * frame.height == later["height"] * frame.width
         stats = await viewer.run("window.stats()")
         assert stats["inbound-rtp audio"]["packetsReceived"] > 50
+        heard = await play_json(made.whep_url, 3.0)
+        assert heard["frames"] > 10
+        assert heard["audio_ms"] > 2_000
+        assert heard["audio_peak"] > 0.05
         sent = (await publisher.run("window.stats()"))["outbound-rtp video"]
         assert frame.captured_by_rtcp or (await next_frame(rig.backend, made.ref, frame.sequence)).captured_by_rtcp
         assert publisher.errors == viewer.errors == [], (publisher.errors, viewer.errors, sent)

@@ -65,3 +65,14 @@ def test_layers_are_listed_with_their_bitrates_up_to_the_chosen_one_and_without_
                 (HIGH, 960),
             ]
     assert [layer.ssrc for layer in chooser.below(4_000.0)] == [LOW, HIGH]
+
+
+def test_a_layer_that_carries_a_little_more_than_the_chosen_one_for_a_while_stays_below_it():
+    chooser = LayerChooser()
+    for now_ms in range(0, 5_000, 10):
+        for ssrc in (HIGH, MIDDLE):
+            is_starved = ssrc == HIGH and now_ms >= 2_000
+            chooser.take(ssrc, 500 if is_starved else SIZES[ssrc], float(now_ms))
+    layers = chooser.below(5_000.0)
+    assert [layer.ssrc for layer in layers] == [MIDDLE, HIGH]
+    assert layers[0].bps > layers[1].bps

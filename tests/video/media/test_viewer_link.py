@@ -154,3 +154,16 @@ def test_another_publisher_begins_with_the_layer_that_the_link_carried_before():
     RATES.update(others)
     viewer.layers = [Layer(ssrc, bps) for ssrc, bps in others.items()]
     assert viewer.watch(1).got[-1] == 11
+
+
+def test_a_fall_leads_to_a_lower_layer_although_the_highest_has_few_bits_now():
+    starved = [*LAYERS[:2], Layer(HIGH, 450_000)]
+    viewer = Watched(link_bps=300_000, layers=starved).watch(3)
+    assert viewer.got == [HIGH, HIGH, LOW]
+    link = ViewerLink()
+    link.choose(starved, 0.0)
+    for now_ms in (1_000.0, 2_000.0):
+        link.reported(0.0, 40.0, 0, now_ms)
+    for now_ms in (3_000.0, 4_000.0):
+        link.reported(0.0, 900.0, 0, now_ms)
+    assert link.choose(starved, 4_000.0) == MIDDLE

@@ -9,7 +9,7 @@ import trio
 
 
 @asynccontextmanager
-async def sending(url: str, mode: str) -> AsyncIterator[None]:
+async def sending(url: str, mode: str) -> AsyncIterator[trio.Process]:
     """Run a hostile client, connected. It has a low priority: an attacker's processors are not the server's."""
     command = ["nice", "-n", "19", sys.executable, "-m", "tests.video.support.media_client", url, mode]
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -17,7 +17,7 @@ async def sending(url: str, mode: str) -> AsyncIterator[None]:
         assert process.stdout is not None
         with trio.fail_after(60):
             assert await process.stdout.receive_some(10) == b"connected\n", mode
-        yield
+        yield process
     finally:
         process.kill()
         await process.wait()

@@ -1,6 +1,7 @@
 """`python -m tests.video.support.media_client URL MODE`: a WHIP or WHEP client that sends what it likes.
 
-It prints `connected` once, and for floods the number of packets each second. It runs until its standard input closes.
+It prints `connected` once, then each second how many packets it has sent, or how many came if it sends none. It runs
+until its standard input closes.
 """
 
 import asyncio
@@ -95,7 +96,7 @@ class MediaClient:
     def __init__(self) -> None:
         self.connected, self.closed = asyncio.Event(), asyncio.Event()
         self.sequence = self.timestamp = 0
-        self.heard_ssrc = 0
+        self.heard_ssrc = self.heard = 0
         self.sent = 0
         self.peer: RtcPeer
 
@@ -130,6 +131,7 @@ class MediaClient:
         del at_ms
         if not rtcp and (packet := parse_rtp(data)) is not None:
             self.heard_ssrc = packet.ssrc
+            self.heard += 1
 
     def packet(self, payload: bytes, *, marker: bool = False, kind: int = MEDIA, ssrc: int = SSRC) -> bytes:
         self.sequence = (self.sequence + 1) & 0xFFFF
@@ -220,7 +222,7 @@ async def reports(client: MediaClient, rate: int) -> None:
 async def tell(client: MediaClient) -> None:
     while True:
         await asyncio.sleep(1)
-        sys.stdout.write(f"{client.sent}\n")
+        sys.stdout.write(f"{client.sent or client.heard}\n")
         sys.stdout.flush()
 
 
@@ -236,6 +238,8 @@ async def main(url: str, mode: str) -> None:
         work = reports(client, int(given[0]))
     elif name == "storm":
         work = client.storm(int(given[0]))
+    elif name == "silent":  # hears, and reports nothing
+        work = client.closed.wait()
     else:
         work = client.flood(FLOODS[name], int(given[0]))
     working = asyncio.create_task(work)
