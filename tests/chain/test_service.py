@@ -9,12 +9,14 @@ import trio
 from eth_abi.abi import encode
 from eth_account import Account
 
+from sightline.bootstrap.options.core import chain_options
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.fees import Fees
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.service import ChainOptions, ChainRefusedError, ChainService, open_chain
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
+from sightline.config import Settings
 from sightline.domain.errors import ChainUnavailableError, StoreUnavailableError
 from sightline.ports.chain import CallRevertedError, ChainChangedError
 from sightline.ports.ledger import ChainIdentity, SettlementState
@@ -220,3 +222,8 @@ def test_a_signer_signs_as_other_wallets_do_and_never_shows_its_key() -> None:
     assert Account.recover_transaction(raw) == signer.address == Account.from_key(key).address
     assert tx_hash.startswith("0x")
     assert key.hex() not in repr(signer) + str(vars(RelayerOptions)) + repr(Relayer)
+
+
+def test_the_cap_of_fees_is_a_setting_in_gwei(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"data_dir": tmp_path, "chain_max_fee_gwei": 7})
+    assert chain_options(settings, "http://127.0.0.1:8080").fee_cap_wei == 7 * 10**9

@@ -190,7 +190,7 @@ class World:
 
         await until("settlements are told", told, patience_s)
 
-    async def until_in_step(self) -> None:
+    async def until_in_step(self, patience_s: float = PATIENCE_S) -> None:
         """Wait until the stored wallets match the chain's head and no charge is held."""
 
         async def in_step() -> bool:
@@ -203,7 +203,7 @@ class World:
                 and all(view is not None and view.last_sync_block == head for view in views)
             )
 
-        await until("the ledger is in step with the chain", in_step)
+        await until("the ledger is in step with the chain", in_step, patience_s)
 
     async def balance(self, wallet: Wallet) -> int:
         data = call_data("balanceOf(address)", [wallet.address])
@@ -241,15 +241,15 @@ class World:
             total += row.amount_micro * ((row.to_address == mine) - (row.from_address == mine))
         return total
 
-    async def until_books_read(self) -> None:
+    async def until_books_read(self, patience_s: float = PATIENCE_S) -> None:
         """Wait until the journal has every block that is mined now."""
-        await self.until_in_step()
+        await self.until_in_step(patience_s)
 
         async def is_read() -> bool:
             head, through = await self.ledger.chain_head(), await self.ledger.books_read_through()
             return head is not None and through is not None and through >= head.number
 
-        await until("the journal is read", is_read)
+        await until("the journal is read", is_read, patience_s)
 
     async def assert_books_balance(self) -> None:
         """Assert that ledger, stored wallets and chain agree for both parties to the last micro-USDC."""

@@ -2,7 +2,7 @@
 
 Entries stay for ever, and statements and invoices are computed from them. So with several endpoints they are not taken
 from the logs that the watcher applies to the wallets: each endpoint is asked for the unread blocks by itself, and what
-two of them tell is written. Until then the journal is behind the wallets, and nothing else waits for it.
+two of them tell is written. Until then the journal is behind the wallets.
 """
 
 from collections import Counter

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +13,17 @@ import trio
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
+from sightline.bootstrap.maintenance.findings import Level
 from sightline.chain.contracts.messages import CaptureBatch, MeterStatement, Opening, TypedMessage, escrow_domain
 from sightline.chain.meter import Meter, MeterKey, open_remote_meter
 from sightline.chain.signer import KeyRefusedError
+from sightline.config import Settings
 from sightline.domain.addresses import recovered_address
 from sightline.domain.errors import ChainUnavailableError
+from tests.chain.escrow.stage import HOLD, Stage
+from tests.chain.escrow.test_chain_check import checked
 from tests.chain.interop.anvil import anvil_process
-from tests.chain.world import ids
+from tests.chain.world import ids, until
 
 CHAIN_ID, CONTRACT = 84_532_777, "0x" + "Cc" * 20
 KEY = "0x" + "7e" * 32
@@ -37,6 +42,7 @@ class SigningProcess:
     accounts: list[str] = field(default_factory=lambda: [str(Account.from_key(KEY).address)])
     key: str = KEY
     is_locked: bool = False
+    refused: int = 0
     method: str = "eth_signTypedData_v4"
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -45,6 +51,7 @@ class SigningProcess:
         if request["method"] != self.method:
             return {"error": {"code": -32601, "message": "the method does not exist"}}
         if self.is_locked:
+            self.refused += 1
             return {"error": {"code": -32000, "message": "the account is locked"}}
         _, typed_data = request["params"]
         signed = Account.sign_message(encode_typed_data(full_message=json.loads(typed_data)), self.key)
@@ -154,3 +161,50 @@ async def test_a_signer_that_is_away_is_unavailable() -> None:
     with pytest.raises(ChainUnavailableError):
         async with opened(url):
             raise AssertionError("it opened")
+
+
+def of_stage(stage: Stage) -> SigningProcess:
+    """A process with the key that the stage's contract knows as its meter."""
+    key = "0x" + stage.meter_key.hex()
+    return SigningProcess(accounts=[str(Account.from_key(key).address)], key=key)
+
+
+async def test_a_session_is_opened_and_captured_by_the_key_in_another_process(stage: Stage, tmp_path: Path) -> None:
+    before, process = await stage.held(), of_stage(stage)
+    async with served(process) as url, stage.running(tmp_path, meter_signer_url=url) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service)
+        process.is_locked = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(service.escrow.open_hold, session)
+            await until("the relayer's rounds fail", lambda: is_refused(process))
+            assert await stage.held() == before
+            process.is_locked = False
+        assert await stage.held() == before + HOLD
+        await stage.ended(session, 20)
+        service.notify()
+        await stage.until_done(session.id)
+        assert await stage.held() == before
+
+
+async def is_refused(process: SigningProcess) -> bool:
+    return process.refused > 0
+
+
+async def test_the_check_of_the_chain_asks_the_process_for_its_address(stage: Stage) -> None:
+    async with served(of_stage(stage)) as url:
+        findings = await checked(stage, chain_meter_key=None, chain_meter_signer_url=url)
+    assert [each.level for each in findings if each.check == "meter"] == [Level.OK]
+    findings = await checked(stage, chain_meter_key=None, chain_meter_signer_url=url)
+    [away] = [each for each in findings if each.check == "meter"]
+    assert (away.level, "SIGHTLINE_CHAIN_METER_SIGNER_URL" in away.remedy) == (Level.FAILED, True)
+
+
+@pytest.mark.parametrize("given", [{}, {"chain_meter_key": KEY, "chain_meter_signer_url": "http://127.0.0.1:9000"}])
+def test_an_escrow_on_a_network_has_its_meter_in_one_place(given: dict[str, str]) -> None:
+    external = {
+        "chain_rpc_url": "http://127.0.0.1:8545", "chain_id": CHAIN_ID, "chain_usdc_address": CONTRACT.lower(),
+        "chain_settlement_address": CONTRACT.lower(), "chain_relayer_key": "0x" + "7f" * 32, "funds_policy": "escrow",
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="SIGHTLINE_CHAIN_METER_SIGNER_URL"):
+        Settings.model_validate(external | given)

@@ -480,7 +480,7 @@ async def _help_themselves(drill: Drill, server: Server) -> None:
     drill.counts["claimed"], drill.counts["reclaimed"] = len(drill.claims), len(drill.reclaims)
     await anvil.mine(DEPTH + 1)
     await server.start()
-    await stage.world.until_books_read()
+    await stage.world.until_books_read(60 + SESSIONS)  # the chain has made 50 blocks a second
 
 
 async def _account(drill: Drill, before: dict[str, int]) -> None:

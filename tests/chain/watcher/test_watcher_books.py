@@ -219,6 +219,25 @@ async def test_the_gas_of_our_old_transactions_is_found_although_no_log_of_the_c
     assert (gas.kind, gas.tx_hash, gas.block_number) == (EntryKind.GAS, event["transactionHash"], 2)
 
 
+async def test_old_transactions_of_ours_move_the_journal_no_further_than_it_was(office: Office) -> None:
+    """A crash after them must not leave out the events of their blocks."""
+    await office.ledger.compose(a_payload(SESSION), now_ms=0)
+    ours = office.pay()
+    await office.ledger.store_signed(RELAYER, [an_attempt(tx_hash=ours)], now_ms=0)
+    office.bury()
+    ledger, kept = office.ledger, office.ledger.apply_blocks
+    through: list[int] = []
+
+    async def seen(application: BlockApplication, *, now_ms: int) -> None:
+        if application.books is not None:
+            through.append(application.books.through)
+        await kept(application, now_ms=now_ms)
+
+    ledger.apply_blocks = seen  # type: ignore[method-assign]
+    await office.catch_up()
+    assert through == [-1, 4]
+
+
 # What a log means, where no other test has it.
 
 
