@@ -67,7 +67,8 @@ async def main(options: argparse.Namespace) -> None:
             picture = options.folder / f"{name}.svg"
             await ROWS[name](target, picture)
             # Paths of this machine say nothing to a reader.
-            picture.write_text(re.sub(r"[^\s\"<>(]*/(site-packages|lib/python3\.\d+)/", "", picture.read_text()))
+            drawn = re.sub(r'(<text id="title"[^>]*>)[^<]*', rf"\1{name}", picture.read_text())
+            picture.write_text(re.sub(r"[^\s\"<>(]*/(site-packages|lib/python3\.\d+)/", "", drawn))
             print(picture)
 
 

@@ -2,9 +2,10 @@
 
 import csv
 import io
+import json
 import re
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
     PATIENCE_MS,
@@ -36,6 +37,34 @@ def downloaded(tab: Tab, form: str) -> bytes:
         tab.page.get_by_role("link", name=form, exact=True).first.click()
     assert started.value.suggested_filename.endswith(f".{form.lower()}")
     return started.value.path().read_bytes()
+
+
+def is_closed(route: Route) -> None:
+    """Answer a statement as that of a closed month: with an invoice, and a payment that the wallet refused."""
+    answer = route.fetch()
+    body = answer.json()
+    data = body["data"]
+    data["isClosed"] = True
+    data["consumer"]["invoice"] = {
+        "number": "TEST-2026-000041", "issuedAt": "2026-12-01T02:00:00.000Z", "sessions": 2,
+        "chargedMicroUsdc": "142560", "refundedMicroUsdc": "0",
+    }  # fmt: skip
+    data["operator"]["total"] |= {"earnedMicroUsdc": "900000", "creditedMicroUsdc": "300000", "paidMicroUsdc": "600000"}
+    route.fulfill(response=answer, body=json.dumps(body))
+
+
+def test_a_closed_month_names_its_invoice_and_says_what_waits_in_the_contract(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=VILNIUS) as tab:
+        sign_up(tab, "Harbour Watch", "both")
+        tab.page.route("**/statements/*", is_closed)
+        tab.go("wallet")
+        tab.shows("#invoice", "Invoice TEST-2026-000041")
+        expect(tab.page.locator("main")).not_to_contain_text("This month is not over")
+        tab.shows("main", re.compile(r"Credited in the contract\s*0\.30\sUSDC"))
+        tab.shows("main", "call withdraw with the wallet")
+        review.look(tab, "statement-closed")
+        review.done(tab)
 
 
 def test_a_month_shows_what_was_charged_and_earned_and_gives_files(browser: Browser, server: ConsoleServer):

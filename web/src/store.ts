@@ -59,6 +59,12 @@ export function notify(word: Word, detail = "", isBad = false): void {
   setTimeout(() => (notices.value = notices.value.filter((each) => each !== notice)), isBad ? 9000 : 5000);
 }
 
+// What was done on a screen is no news on the next one, where it would cover a button. What failed stays.
+effect(() => {
+  void place.value.screen;
+  notices.value = notices.peek().filter((each) => each.isBad);
+});
+
 /** Tell the user what failed. */
 export function report(error: unknown): void {
   if (error instanceof ApiError && error.status === 401 && place.value.screen === "camera") {

@@ -208,11 +208,6 @@ class Peers:
         """Whether other servers can be reached."""
         return self._bus.is_connected
 
-    @property
-    def asks_in_flight(self) -> int:
-        """Asks that wait for an answer of another server."""
-        return len(self._asks) + len(self._questions)
-
     # Actors of other servers.
 
     def forward(self, kind: str, actor_id: str, envelope: Envelope[object], lane: Lane) -> Sent:

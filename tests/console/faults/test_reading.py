@@ -112,6 +112,20 @@ def test_the_end_of_a_view_is_on_the_first_screen_of_a_phone(browser: Browser, s
         assert consumer.problems == operator.problems == []
 
 
+def test_a_notice_covers_no_button_and_is_gone_on_the_next_screen(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, PHONE) as tab:
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        add_funds(tab)
+        tab.shows(".notice", "The spending limit is set")
+        button, notice = (tab.page.locator(each).bounding_box() for each in ("#to-buy", ".notices"))
+        assert button is not None
+        assert notice is not None
+        assert notice["y"] + notice["height"] <= button["y"]
+        tab.click("#to-buy")
+        tab.shows("#place")
+        expect(tab.page.locator(".notice")).to_have_count(0, timeout=1_000)
+
+
 def test_bars_do_not_stay_in_a_window_that_is_not_high(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, ZOOMED) as tab:
         sign_up(tab, "Harbour Watch", "CONSUMER")
