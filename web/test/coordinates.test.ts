@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isShortLink, parsePoint } from "../src/place/coordinates";
+import { language } from "../src/strings";
 
 const near = (text: string, lat: number, lng: number, within = 0.0002): void => {
   const found = parsePoint(text);
@@ -14,9 +15,17 @@ test("Berlin in every way that people write coordinates", () => {
     "52,520008 13,404954", "52,520008; 13,404954", "52,520008, 13,404954", "+52.520008, +13.404954",
     "52.520008N 13.404954E", "52.520008° N, 13.404954° E", "N 52.520008, E 13.404954", "13.404954 E, 52.520008 N", "52,520008°N 13,404954°E",
     "52°31'12\"N 13°24'18\"E", "52° 31′ 12″ N, 13° 24′ 18″ E", "52º31’12”N 13º24’18”E", "52°31'12''N 13°24'18''E", "52 31 12 N 13 24 18 E",
-    "N52°31.2' E013°24.3'", "52° 31,2' N 13° 24,3' O", "n 52 31.2 e 13 24.3", "52°31'12\", 13°24'18\"", "52.520008°, 13.404954°", "52.520008° 13.404954°", "52°31′12′′N 13°24′18′′E",
+    "N52°31.2' E013°24.3'", "n 52 31.2 e 13 24.3", "52°31'12\", 13°24'18\"", "52.520008°, 13.404954°", "52.520008° 13.404954°", "52°31′12′′N 13°24′18′′E",
   ])
     near(text, 52.52, 13.405);
+});
+
+test("O is east in German only, because in French, Spanish and Italian it is west", (t) => {
+  const text = "52° 31,2' N 13° 24,3' O";
+  assert.equal(parsePoint(text), null);
+  t.after(() => void (language.value = "en"));
+  language.value = "de";
+  near(text, 52.52, 13.405);
 });
 
 test("signs and hemispheres south and west", () => {

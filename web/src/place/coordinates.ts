@@ -1,4 +1,5 @@
 // Coordinates as people write them and maps link to them.
+import { language } from "../strings";
 import { plusCode } from "./plus_code";
 
 export interface Coordinates {
@@ -67,7 +68,8 @@ function hemispheres(text: string): Coordinates | null {
   const [one, two] = (after === null ? [parts[0], parts[4]] : [parts[3], parts[7]]).map((each) => each?.toUpperCase() ?? "");
   const [a, b] = [angle(first), angle(second)];
   if (a === null || b === null || one === undefined || two === undefined) return null;
-  // O is east in German (Ost).
+  // O is east in German and west in the Romance languages: a guess could send somebody to the other side of Greenwich.
+  if (language.value !== "de" && [one, two].includes("O")) return null;
   const signed = (value: number, hemisphere: string): number => Math.abs(value) * ("SW".includes(hemisphere) ? -1 : 1);
   const isLatitude = (hemisphere: string): boolean => "NS".includes(hemisphere);
   if (isLatitude(one) === isLatitude(two)) return null;
