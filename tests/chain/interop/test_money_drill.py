@@ -148,10 +148,13 @@ class Drill:
     claims: dict[str, SignedStatement] = field(default_factory=dict)
     reclaims: dict[str, SignedStatement] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    token_runs: trio.Event = field(default_factory=trio.Event)
+    """Set while the token is not paused: nobody asks for a session in a pause, but those under way meet it."""
 
     async def film(self, payer: Wallet, kind: Kind) -> None:
         """Run one session from its request to its end, as the actors would."""
         dice, stage = self.dice, self.stage
+        await self.token_runs.wait()
         rate, duration_s = dice.randint(1, 9_999), dice.randint(120, 1_200)
         session = await self._assigned(payer, kind, rate, duration_s)
         if session is None:
@@ -307,8 +310,10 @@ async def faults(drill: Drill, server: Server) -> None:
                 await drill.issuer_sets("setBlacklisted(address,bool)", "isBlacklisted(address)", [blocked], False)
                 drill.counts["fee receivers blocked" if blocked == FEE_RECEIVER else "payees blocked"] += 1
             else:
+                drill.token_runs = trio.Event()
                 await drill.issuer_sets("setPaused(bool)", "paused()", [], True)
                 await drill.issuer_sets("setPaused(bool)", "paused()", [], False)
+                drill.token_runs.set()
                 drill.counts["pauses"] += 1
 
     for endpoint in drill.endpoints:
@@ -405,6 +410,7 @@ async def _storm(drill: Drill, server: Server) -> None:
         k=SESSIONS,
     )  # fmt: skip
     first = SESSIONS * 2 // 3
+    drill.token_runs.set()
     async with under_faults(drill, server):
         async with trio.open_nursery() as nursery:
             for kind in kinds[:first]:
