@@ -122,7 +122,9 @@ class OutboxWork(ABC, Generic[RecordT]):
     event_topic: str
     """First topic of the event that says that a row is done; the second is the session's hash."""
     counts_in_block: bool = False
-    """Whether somebody acts on a row as soon as it is in a block. One of several endpoints does not decide that."""
+    """Whether a row takes effect as soon as its transaction is in a block, before it is final. With several endpoints
+    two must report the block then.
+    """
 
     def __init__(
         self, rpc: JsonRpc, outbox: TransactionOutbox[RecordT], identity: ChainIdentity, *, start_block: int

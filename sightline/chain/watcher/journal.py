@@ -57,7 +57,7 @@ class _Told:
 
 @final
 class JournalReader:
-    """Builds the entries of blocks. `read_through` is set by whoever has applied them."""
+    """Builds the entries of blocks. The caller sets `read_through` when it has stored them."""
 
     def __init__(
         self, rpc: JsonRpc, reader: RpcReader, ledger: WalletLedger, watched: Watched, source: LogSource,

@@ -44,7 +44,7 @@ class ViewerLink:
         self.delivered_bps = SLOW_MIN_BPS
         """What arrived when the link was last seen to be too slow."""
         self._arrived_bps = math.inf
-        """What arrived according to the last bad report; infinite if that told of queues only."""
+        """Bitrate that arrived by the last bad report; infinite if that one showed delay and no loss."""
         self._rtt_least_ms = math.inf
         self._reported_ms = 0.0
         self._octets_reported = 0
