@@ -5,6 +5,8 @@ cd "$(dirname "$0")/.."
 source scripts/kept.sh
 kept .interop/generators scripts/interop_generators.sh
 [ -e .interop/generators/done ] && exit
-.venv/bin/python -m venv --clear .interop/generators/venv
-.interop/generators/venv/bin/python -m pip install --quiet --disable-pip-version-check openapi-python-client==0.29.1
-touch .interop/generators/done
+# Installed commands hold the path of their Python: the kept folder's own, which outlives this checkout, and not the link's.
+store=$(readlink -f .interop/generators)
+.venv/bin/python -m venv --clear "$store/venv"
+"$store/venv/bin/python" -m pip install --quiet --disable-pip-version-check openapi-python-client==0.29.1
+touch "$store/done"

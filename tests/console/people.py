@@ -35,6 +35,14 @@ PLACE = (52.520008, 13.404954)
 DESK = ViewportSize(width=1280, height=860)
 PHONE = ViewportSize(width=390, height=844)
 PATIENCE_MS = 60_000
+UNTIL = """async ([argument, patience]) => {
+  const end = performance.now() + patience;
+  while (performance.now() < end) {
+    if (await (SCRIPT)(argument)) return true;
+    await new Promise((next) => setTimeout(next, 50));
+  }
+  return false;
+}"""
 
 
 def in_trio(work: Callable[[], Awaitable[Any]]) -> Any:
@@ -128,6 +136,14 @@ class Tab:
 
     def click(self, selector: str) -> None:
         self.page.click(selector, timeout=PATIENCE_MS)
+
+    def until(self, script: str, argument: object = None) -> None:
+        """Wait until the function `script`, evaluated in the page, returns something true.
+
+        `Page.wait_for_function` calls `eval` in the page from its second look on, which the page's policy forbids.
+        """
+        held = self.page.evaluate(UNTIL.replace("SCRIPT", script), [argument, PATIENCE_MS])
+        assert held, f"not within {PATIENCE_MS} ms: {script}"
 
     def picture(self, state: str, *, within_ms: float) -> None:
         """Wait until the player is in a state."""

@@ -134,7 +134,7 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         consumer.shows("img.snapshot")
         consumer.click("#save-clip")
         consumer.shows("video.snapshot")
-        consumer.page.wait_for_function("document.querySelector('video.snapshot').videoWidth > 0")
+        consumer.until("() => document.querySelector('video.snapshot').videoWidth > 0")
         review.look(consumer, "watch-clip")
         consumer.click("#show-stills")
         consumer.shows(".stage > img")

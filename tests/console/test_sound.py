@@ -15,7 +15,7 @@ from tests.console.people import (
     sign_up,
 )
 
-PLACE = (48.137154, 11.576124)
+ULM = (48.401081, 9.987608)
 LOUDEST = """(milliseconds) => new Promise((done) => {
   const context = new AudioContext();
   const analyser = context.createAnalyser();
@@ -39,9 +39,9 @@ def loudest(tab: Tab) -> float:
 
 def test_who_watches_hears_the_microphone_once_both_have_switched_it_on(browser: Browser, server: ConsoleServer):
     with (
-        a_tab(browser, server.url, place=PLACE) as consumer,
-        a_tab(browser, server.url, place=PLACE) as operator,
-        a_tab(browser, server.url, PHONE, place=PLACE) as phone,
+        a_tab(browser, server.url, place=ULM) as consumer,
+        a_tab(browser, server.url, place=ULM) as operator,
+        a_tab(browser, server.url, PHONE, place=ULM) as phone,
     ):
         sign_up(consumer, "Square Ears", "CONSUMER")
         add_funds(consumer)
@@ -53,7 +53,7 @@ def test_who_watches_hears_the_microphone_once_both_have_switched_it_on(browser:
         assert loudest(consumer) < 0.001, "the microphone is off at first"
         phone.click("text=Microphone on")
         phone.shows("text=Microphone off")
-        consumer.page.wait_for_function(f"() => ({LOUDEST})(500).then((level) => level > 0.05)", timeout=PATIENCE_MS)
+        consumer.until(f"() => ({LOUDEST})(500).then((level) => level > 0.05)")
         is_muted = "document.querySelector('video').muted"
         assert consumer.page.evaluate(is_muted), "browsers play no sound that nobody asked for"
         consumer.click("text=Sound on")
@@ -62,7 +62,7 @@ def test_who_watches_hears_the_microphone_once_both_have_switched_it_on(browser:
         assert loudest(consumer) > 0.05
         consumer.picture("playing", within_ms=PATIENCE_MS)
         phone.click("text=Microphone off")
-        consumer.page.wait_for_function(f"() => ({LOUDEST})(1500).then((level) => level < 0.001)", timeout=PATIENCE_MS)
+        consumer.until(f"() => ({LOUDEST})(1500).then((level) => level < 0.001)")
         consumer.click("#end")
         consumer.shows("#to-receipt")
         assert consumer.problems == operator.problems == phone.problems == []

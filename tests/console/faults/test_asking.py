@@ -63,7 +63,7 @@ def test_the_circle_of_a_chosen_place_can_be_seen(browser: Browser, server: Cons
         consumer.page.fill("#place", f"{LUND[0]}, {LUND[1]}")
         for radius in ("500", "100", "5000"):
             consumer.page.select_option("#radius", radius)
-            consumer.page.wait_for_function(CIRCLE_CAN_BE_SEEN, arg=radius, timeout=PATIENCE_MS)
+            consumer.until(CIRCLE_CAN_BE_SEEN, radius)
 
 
 def test_the_camera_has_a_menu_and_the_phone_can_be_given_back(browser: Browser, server: ConsoleServer):
