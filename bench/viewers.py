@@ -27,7 +27,7 @@ from tests.video.support.harness import SECRET, a_rig, a_session_id
 from tests.video.support.http_server import Reply, listen, serve
 from tests.video.support.real_engines import ROOT, a_go2rtc, a_mediamtx
 
-LOADER: Final = ROOT / ".interop" / "video" / "pion"
+LOADER: Final = ROOT / ".interop" / "pion" / "pion"
 Step = dict[str, Any]
 """As the load generator prints it."""
 Round = dict[str, list[Step]]
