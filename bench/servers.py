@@ -87,11 +87,15 @@ class Target:
         raise RuntimeError("no VmRSS")
 
 
-def spot(number: int) -> dict[str, float]:
-    """Return the place of an operator or a session: evenly spread, and equal in every run."""
+def spot(number: int, spread: float = 1) -> dict[str, float]:
+    """Return the place of an operator or a session: evenly spread, and equal in every run.
+
+    Args:
+        spread: Sides of the region, in those of REGION.
+    """
     return {
-        "lat": round(PLACE["lat"] + REGION["lat"] * ((number * 0.7548776662466927) % 1 - 0.5), 6),
-        "lng": round(PLACE["lng"] + REGION["lng"] * ((number * 0.5698402909980532) % 1 - 0.5), 6),
+        "lat": round(PLACE["lat"] + spread * REGION["lat"] * ((number * 0.7548776662466927) % 1 - 0.5), 6),
+        "lng": round(PLACE["lng"] + spread * REGION["lng"] * ((number * 0.5698402909980532) % 1 - 0.5), 6),
     }
 
 
@@ -219,7 +223,7 @@ async def fund(client: Client, port: int, account: LocalAccount) -> None:
     await asyncio.to_thread(chain.approve, LocalWallet(account), token=token, spender=spender, amount=FUNDS_MICRO)
 
 
-async def populate_sightline(target: Target, *, operators: int, devices: int) -> None:
+async def populate_sightline(target: Target, *, operators: int, devices: int, spread: float = 1) -> None:
     """Create one wallet with one consumer and `operators` ONLINE operators, of which `devices` have a key."""
     account = Account.create()
 
@@ -265,8 +269,8 @@ async def populate_sightline(target: Target, *, operators: int, devices: int) ->
                 f"/workspaces/{workspace_id}",
                 {
                     "availabilityState": "ONLINE",
-                    "coverageLat": spot(number)["lat"],
-                    "coverageLng": spot(number)["lng"],
+                    "coverageLat": spot(number, spread)["lat"],
+                    "coverageLng": spot(number, spread)["lng"],
                     "coverageRadiusMeters": RADIUS_M,
                     "deviceKind": "PHONE",
                 },
@@ -283,14 +287,14 @@ async def populate_sightline(target: Target, *, operators: int, devices: int) ->
     target.operators = operators
 
 
-async def sightline_sessions(target: Target, count: int) -> list[str]:
+async def sightline_sessions(target: Target, count: int, *, spread: float = 1) -> list[str]:
     """Create requested sessions that expire after an hour."""
     ids: list[str] = []
 
     async def make(first: int) -> None:
         client = Client(HOST, target.port)
         for number in range(first, count, SETTERS):
-            wanted = {**spot(number), "waitTimeoutSeconds": 3600}
+            wanted = {**spot(number, spread), "waitTimeoutSeconds": 3600}
             made = await client.call("POST", "/sessions", wanted, key=target.consumer["key"])
             ids.append(made["id"])
         client.close()

@@ -300,10 +300,13 @@ async def faults(drill: Drill, server: Server) -> None:
             drill.counts["fee spikes"] += 1
 
     async def issuer() -> None:
-        """Blacklist an operator or the fee receiver, or pause the token, for a while."""
+        """Blacklist an operator or the fee receiver, or pause the token, for a while.
+
+        A pause refuses every open under way, so that pauses as frequent as the rest would leave few sessions to follow.
+        """
         while True:
             await trio.sleep(dice.uniform(2, 5))
-            if dice.random() < 0.5:
+            if dice.random() < 0.85:
                 blocked = dice.choice([FEE_RECEIVER, *(payee.address for payee in drill.payees)])
                 await drill.issuer_sets("setBlacklisted(address,bool)", "isBlacklisted(address)", [blocked], True)
                 await trio.sleep(1)
