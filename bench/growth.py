@@ -1,10 +1,10 @@
 """Measures whether a call costs more with more tenants: `python -m bench.growth [--sizes 1000,10000]`.
 
-One server per size, each with as many ONLINE operators as open sessions, all created through the API. The servers take
-turns within a round while the others are stopped, so that the ratios hold on a machine with other load. Density is the
-same at each size (operators and sessions are spread over a larger region), because a quote counts the operators around
-its point. Sessions are read in random order over all of them. CPU is that of the server's process, without Postgres.
-With 100,000 of each, creating them takes about ten minutes and the server 1 GB.
+One server per size, each with as many ONLINE operators as open sessions: some are created through the API, the rest are
+copies of one of them that a start recovers from the database. The servers take turns within a round while the others
+are stopped, so that the ratios hold on a machine with other load. Density is the same at each size (operators and
+sessions are spread over a larger region), because a quote counts the operators around its point. Sessions are read in
+random order over all of them. CPU is that of the server's process, without Postgres.
 """
 
 import argparse
@@ -15,19 +15,62 @@ import math
 import os
 import random
 import statistics
+import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import asyncpg
 
 from bench.run import Result, alone, load, surroundings
-from bench.servers import PLACE, ROOT, Target, populate_sightline, sightline, sightline_sessions
+from bench.servers import PLACE, ROOT, Target, populate_sightline, sightline, sightline_sessions, spot
+from sightline.storage.embedded.dump import embedded_dsn
 
 SEED: Final = 1
 DEVICES: Final = 64
 READ: Final = 20_000
 """Sessions of one round of reads; each connection begins at another one."""
+MADE: Final = 500
+"""Operators, and sessions, that are created through the API."""
+COPY_OPERATORS: Final = """
+INSERT INTO workspace (id, shard, version, slug, is_dispatchable, doc, updated_at_ms)
+SELECT id, get_byte(decode(left(id::text, 2), 'hex'), 0), version, slug, is_dispatchable,
+  (doc::jsonb || jsonb_build_object('id', id, 'slug', slug, 'coverage_lat', lat, 'coverage_lng', lng))::json,
+  updated_at_ms
+FROM (
+  SELECT gen_random_uuid() AS id, 'bench-copy-' || row_number() OVER () AS slug, place.*, w.version, w.is_dispatchable,
+    w.doc, w.updated_at_ms
+  FROM unnest($1::float8[], $2::float8[]) AS place(lat, lng),
+    (SELECT * FROM workspace WHERE is_dispatchable LIMIT 1) AS w
+) AS copy
+"""
+COPY_SESSIONS: Final = """
+WITH copy AS MATERIALIZED (
+  SELECT gen_random_uuid() AS id, place.lat, place.lng, s.id AS of, s.version, s.state, s.consumer_workspace_id,
+    s.created_at_ms, s.wait_deadline_ms, s.due_at_ms, s.doc, s.updated_at_ms
+  FROM unnest($1::float8[], $2::float8[]) AS place(lat, lng),
+    (SELECT * FROM session WHERE state = 'REQUESTED' LIMIT 1) AS s
+), sessions AS (
+  INSERT INTO session (id, shard, version, state, consumer_workspace_id, lat, lng, created_at_ms, wait_deadline_ms,
+    due_at_ms, doc, updated_at_ms)
+  SELECT id, get_byte(decode(left(id::text, 2), 'hex'), 0), version, state, consumer_workspace_id, lat, lng,
+    created_at_ms, wait_deadline_ms, due_at_ms,
+    jsonb_set(doc::jsonb, '{terms}',
+      doc::jsonb -> 'terms' || jsonb_build_object('id', id, 'lat', lat, 'lng', lng))::json,
+    updated_at_ms
+  FROM copy RETURNING id
+), events AS (
+  INSERT INTO session_event (session_id, sequence, kind, at_ms, facts, hash)
+  SELECT copy.id, e.sequence, e.kind, e.at_ms, e.facts, e.hash FROM copy JOIN session_event e ON e.session_id = copy.of
+), holds AS (
+  INSERT INTO hold (session_id, session_id_hash, payer, amount, state, updated_at_ms)
+  SELECT copy.id, '0x' || encode(sha256(copy.id::text::bytea), 'hex'), h.payer, h.amount, h.state, h.updated_at_ms
+  FROM copy JOIN hold h ON h.session_id = copy.of
+)
+SELECT id::text FROM sessions
+"""
 
 Job = Callable[["Grown"], Awaitable[Result]]
 
@@ -52,11 +95,24 @@ class Grown:
         return self.target.consumer["key"]
 
 
-async def grown(target: Target, size: int) -> Grown:
-    """Create the tenants of one size."""
-    start_kb, spread = target.rss_kb(), math.sqrt(size / 1_000)
-    await populate_sightline(target, operators=size, devices=DEVICES, spread=spread)
-    return Grown(target, size, await sightline_sessions(target, size, spread=spread), start_kb)
+@contextlib.asynccontextmanager
+async def grown(directory: Path, size: int) -> AsyncIterator[Grown]:
+    """Run a server with the tenants of one size."""
+    spread = math.sqrt(size / 1_000)
+    async with sightline(directory) as target:
+        start_kb = target.rss_kb()
+        await populate_sightline(target, operators=MADE, devices=DEVICES, spread=spread)
+        sessions = await sightline_sessions(target, MADE, spread=spread)
+        connection = await asyncpg.connect(embedded_dsn(directory / "sightline" / "postgres"))
+        places = [spot(number, spread) for number in range(MADE, size)]
+        columns = [place["lat"] for place in places], [place["lng"] for place in places]
+        await connection.execute(COPY_OPERATORS, *columns)
+        sessions += [row["id"] for row in await connection.fetch(COPY_SESSIONS, *columns)]
+        await connection.execute("ANALYZE")
+        await connection.close()
+    async with sightline(directory) as again:
+        again.consumer, again.devices = target.consumer, target.devices
+        yield Grown(again, size, sessions, start_kb)
 
 
 class Growth:
@@ -109,16 +165,20 @@ class Growth:
         return await load(server.target, kind="closed", connections=32, seconds=self._options.seconds, requests=wanted)
 
     async def dispatch(self, server: Grown) -> Result:
-        """Dispatch new sessions; every operator is ONLINE, and none is assigned twice."""
+        """Dispatch new sessions, each to an operator of its own, and end them: the next round has all operators."""
         count = self._options.dispatches
-        wanted = [
-            {"method": "POST", "path": f"/api/v1/sessions/{each}/dispatch", "key": server.key()}
-            for each in await sightline_sessions(server.target, count, spread=server.spread)
-        ]
-        result = await load(server.target, kind="once", connections=16, requests=wanted)
+        made = await sightline_sessions(server.target, count, spread=server.spread)
+        result = await self._once(server, made, "dispatch")
         operators = result.pop("operators")
         assert len(set(operators.values())) == len(operators) == count, result
+        ended = await self._once(server, made, "end")
+        assert ended["statuses"] == {"200": count}, ended
         return result
+
+    async def _once(self, server: Grown, sessions: list[str], command: str) -> Result:
+        path = f"/api/v1/sessions/{{}}/{command}"
+        wanted = [{"method": "POST", "path": path.format(each), "key": server.key()} for each in sessions]
+        return await load(server.target, kind="once", connections=16, requests=wanted)
 
     def lines(self) -> list[str]:
         """The table."""
@@ -141,14 +201,14 @@ class Growth:
 async def main(options: argparse.Namespace) -> None:
     """Create the tenants, run the jobs, print the table."""
     directory = Path(tempfile.mkdtemp(prefix="sightline-growth-"))
+    for size in options.sizes:
+        (directory / str(size)).mkdir()
     print(f"logs and data in {directory}", flush=True)
     async with contextlib.AsyncExitStack() as stack:
         servers = []
         for size in options.sizes:
-            (directory / str(size)).mkdir()
-            target = await stack.enter_async_context(sightline(directory / str(size)))
             print(f"creating {size:,} operators and sessions", flush=True)
-            servers.append(await grown(target, size))
+            servers.append(await stack.enter_async_context(grown(directory / str(size), size)))
         growth = Growth(servers, options)
         jobs: dict[str, Job] = {
             "POST heartbeat, durable": growth.post,
@@ -163,7 +223,7 @@ async def main(options: argparse.Namespace) -> None:
         print("\n".join([*lines, "", *growth.lines()]), flush=True)
 
 
-def parsed(arguments: list[str] | None = None) -> Any:
+def parsed() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.growth")
     sizes = [1_000, 10_000, 100_000]
@@ -171,8 +231,8 @@ def parsed(arguments: list[str] | None = None) -> Any:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--dispatches", type=int, default=300)
-    options = parser.parse_args(arguments)
-    options.arguments, options.load_average = arguments or [], os.getloadavg()[0]
+    options = parser.parse_args()
+    options.arguments, options.load_average = sys.argv[1:], os.getloadavg()[0]
     return options
 
 

@@ -229,22 +229,38 @@ class Drill:
             opening = await self.stage.openings.opening(session.id)
             return opening is not None and opening.state is SettlementState.CONFIRMED
 
-        await until("the abandoned hold is final", is_final, 120)
+        try:
+            await until("the abandoned hold is final", is_final, 120)
+        except AssertionError as error:
+            left = await self.stage.openings.opening(session.id)
+            raise AssertionError(f"{error}, seed {SEED}: {left}") from None
         signed = await self.service.escrow.statement(
             session.id, clean_seconds=seconds, head_hash="cd" * 32, is_final=False
         )
         assert signed is not None
         return signed
 
-    async def issuer_sets(self, call: str, question: str, about: list[object], value: bool) -> None:
-        """Send a call of the token's owner until the chain says so: a reorganisation may remove it."""
+    async def issuer_sets(
+        self, call: str, question: str, about: list[object], value: bool, *, for_good: bool = False
+    ) -> None:
+        """Send a call of the token's owner until the chain says so: a reorganisation may remove it.
+
+        Args:
+            for_good: Wait until no reorganisation can remove it.
+        """
         world = self.stage.world
         asked = {"to": world.token, "data": "0x" + call_data(question, about).hex()}
         data = call_data(call, [*about, value])
         while True:
             try:
                 if int(await world.rpc.call("eth_call", asked, "latest"), 16) == value:
-                    return
+                    if not for_good:
+                        return
+                    await self.anvil.mine(DEPTH)
+                    head = int(await world.rpc.call("eth_blockNumber"), 16)
+                    if int(await world.rpc.call("eth_call", asked, hex(head - DEPTH)), 16) == value:
+                        return
+                    continue
                 await world.send(self.anvil.treasury_key, world.token, data, tip_wei=10**11)
                 await self.anvil.mine()
             except RpcResponseError:  # asked, or sent, while the head was replaced
@@ -310,12 +326,14 @@ async def faults(drill: Drill, server: Server) -> None:
                 blocked = dice.choice([FEE_RECEIVER, *(payee.address for payee in drill.payees)])
                 await drill.issuer_sets("setBlacklisted(address,bool)", "isBlacklisted(address)", [blocked], True)
                 await trio.sleep(1)
-                await drill.issuer_sets("setBlacklisted(address,bool)", "isBlacklisted(address)", [blocked], False)
+                await drill.issuer_sets(
+                    "setBlacklisted(address,bool)", "isBlacklisted(address)", [blocked], False, for_good=True
+                )
                 drill.counts["fee receivers blocked" if blocked == FEE_RECEIVER else "payees blocked"] += 1
             else:
                 drill.token_runs = trio.Event()
                 await drill.issuer_sets("setPaused(bool)", "paused()", [], True)
-                await drill.issuer_sets("setPaused(bool)", "paused()", [], False)
+                await drill.issuer_sets("setPaused(bool)", "paused()", [], False, for_good=True)
                 drill.token_runs.set()
                 drill.counts["pauses"] += 1
 
