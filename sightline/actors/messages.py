@@ -430,9 +430,11 @@ class PickOperator(Command["PickOperator", Operator | None]):
 @final
 @dataclass(frozen=True, slots=True)
 class OperatorChanged:
-    """A supplier's workspace changed."""
+    """A supplier's workspace changed, was loaded, or refused a claim that the dispatcher expected to succeed."""
 
     workspace: Workspace
+    is_loaded: bool = False
+    """It was loaded. Its row may be newer than what the dispatcher knows."""
 
 
 @final

@@ -7,10 +7,12 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sightline.actors.deps import WORKSPACE
+from sightline.actors.deps import DISPATCHER, WORKSPACE
+from sightline.actors.dispatch.actor import RESERVED_MS
 from sightline.actors.dispatch.conduct_book import NEW, PROVED
 from sightline.actors.dispatch.operator_index import IN_ORDER, NEW_FIRST, OperatorIndex
-from sightline.actors.messages import GetWorkspace
+from sightline.actors.messages import GetWorkspace, PickOperator
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.domain.errors import (
     AuthzUnavailableError,
     OutcomeUnknownError,
@@ -358,6 +360,7 @@ async def test_a_claim_is_not_released_by_a_session_that_has_not_read_its_newest
     await write_assignment(*written[0])
     workspace = world.registry.ref(WORKSPACE, operator)
     world.store.write_assignment = write_assignment
+    await trio.sleep(RESERVED_MS / 1_000)
     with pytest.raises(RefusedError):  # the operator's actor finds out that its row has moved on
         await world.broker.dispatch(await world.request(consumer), world.caller(consumer))
     await trio.sleep(40)
@@ -426,6 +429,17 @@ async def test_an_operator_that_changes_while_it_is_picked_is_assigned_as_it_is_
         await trio.testing.wait_all_tasks_blocked()
         await world.broker.dispatch(session, world.caller(consumer))
     assert (await world.stored(session)).operator.device_kind is DeviceKind.PTZ
+
+
+async def test_an_operator_that_is_loaded_for_its_claim_stays_reserved(world, nursery):
+    operator = await world.operator()
+    world.kill()
+    await nursery.start(world.run)
+    dispatcher = world.registry.ref(DISPATCHER, DISPATCHER_ID)
+    pick = PickOperator(LAT, LNG, frozenset())
+    assert (await dispatcher.ask(pick, timeout_s=1)).workspace_id == operator
+    await world.registry.ref(WORKSPACE, operator).ask(GetWorkspace(), timeout_s=1)
+    assert await dispatcher.ask(pick, timeout_s=1) is None
 
 
 async def test_an_assignment_that_waited_until_its_operator_was_free_begins_then(world):

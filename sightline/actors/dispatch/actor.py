@@ -89,9 +89,8 @@ class DispatcherActor:
             self._index.rank_again(wallet, now_ms)
         message = envelope.message
         match message:
-            case OperatorChanged(workspace=workspace):
-                self._reserved.pop(workspace.id, None)
-                self._index.put(workspace, now_ms)
+            case OperatorChanged(workspace=workspace, is_loaded=is_loaded):
+                self._take_change(workspace, now_ms, is_loaded=is_loaded)
             case HeartbeatResumed(workspace_id=workspace_id):
                 self._index.seen(workspace_id, now_ms)
             case SightingReport(operators=operators):
@@ -120,6 +119,13 @@ class DispatcherActor:
                 self._save_conducts()
             case _:
                 assert_never(message)
+
+    def _take_change(self, workspace: Workspace, now_ms: int, *, is_loaded: bool) -> None:
+        reserved = self._reserved.get(workspace.id)
+        if is_loaded and reserved is not None and reserved[1].version == workspace.version:
+            return  # loaded to handle the claim of the session for which it is reserved
+        self._reserved.pop(workspace.id, None)
+        self._index.put(workspace, now_ms)
 
     def _choose(self, lat: float, lng: float, requires_coverage: bool) -> Workspace | None:
         return self._index.choose(

@@ -79,7 +79,7 @@ class WorkspaceActor:
         """Load the workspace and schedule the reconciliation of its claims: a crash may have interrupted a dispatch."""
         self._workspace = await self._deps.store.load_workspace(self._context.id)
         if self._workspace is not None:
-            self._announce(self._workspace)
+            self._announce(self._workspace, is_loaded=True)
             self._arm_reconciliation()
 
     def snapshot(self) -> Workspace | None:
@@ -339,10 +339,10 @@ class WorkspaceActor:
         self._arm_reconciliation()
         self._deps.watchers.notify(WORKSPACE, workspace.id)
 
-    def _announce(self, workspace: Workspace) -> None:
+    def _announce(self, workspace: Workspace, *, is_loaded: bool = False) -> None:
         if workspace.is_supplier:
             dispatcher = self._context.registry.ref(DISPATCHER, DISPATCHER_ID)
-            dispatcher.tell(OperatorChanged(workspace), lane=Lane.CONTROL)
+            dispatcher.tell(OperatorChanged(workspace, is_loaded), lane=Lane.CONTROL)
 
     def _now(self) -> int:
         return self._context.clock.now_ms()
