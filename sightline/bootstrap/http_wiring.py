@@ -78,6 +78,7 @@ def make_public_app(
         invitations=identity.invitations,
         api_keys=identity.api_keys,
         view_keys=identity.view_keys,
+        shares=identity.shares,
         webhooks=core.webhooks.endpoints,
         tickets=tickets,
         wallet_sessions=identity.sessions,

@@ -3,7 +3,9 @@
 An Authorization header takes precedence over a cookie, even when it is wrong.
 
 API keys are cached for some seconds. Whether a revoked key is still in its grace period is checked at each use against
-the recorded end of the period, and cached records are younger than the period, so the 60 seconds are exact.
+the recorded end of the period, and cached records are younger than the period, so the 60 seconds are exact. A key that
+has ended by its cached record is read again, because the revocation may have been taken back. Keys of share links are
+not cached, because they end at once.
 Last uses are collected in memory and written in batches, so a request costs no write.
 """
 
@@ -151,16 +153,19 @@ class Authenticator:
             environment=record.environment,
             limits=record.limits,
             session_id=record.session_id,
+            is_guest=record.is_share,
         )
 
     async def _record(self, key: str, digest: bytes) -> ApiKeyRecord | None:
         asked_at_ms = self._clock.now_ms()
         record = self._recent_keys.get(digest, now_ms=asked_at_ms)
-        if record is not None or not is_well_formed(key):
+        if not is_well_formed(key):
+            return None
+        if record is not None and (record.grace_ends_at_ms is None or asked_at_ms < record.grace_ends_at_ms):
             return record
         record = await self._store.key_of(digest)
         # Unknown keys are not cached: a key minted a moment later must work at once.
-        if record is not None:
+        if record is not None and not record.is_share:
             self._recent_keys.put(digest, record, read_at_ms=asked_at_ms)
         return record
 

@@ -25,6 +25,7 @@ from sightline_client.models import (
     Identity,
     Invitation,
     InvitationList,
+    MadeShare,
     Member,
     MemberList,
     Meter,
@@ -37,6 +38,9 @@ from sightline_client.models import (
     SessionPage,
     SessionTerms,
     Settlement,
+    Share,
+    SharedView,
+    ShareList,
     SignedIn,
     SignedOut,
     StartedSession,
@@ -276,6 +280,12 @@ class AsyncKeys:
         """Revoke a key; it works for 60 more seconds."""
         return await self._transport.change(
             ApiKey, "POST", f"/workspaces/{segment(workspace_id)}/api-keys/{segment(key_id)}/revoke"
+        )
+
+    async def keep(self, workspace_id: str, key_id: str) -> ApiKey:
+        """Take back a revocation while its 60 seconds last."""
+        return await self._transport.change(
+            ApiKey, "POST", f"/workspaces/{segment(workspace_id)}/api-keys/{segment(key_id)}/keep"
         )
 
 
@@ -521,6 +531,32 @@ class AsyncSessions:
     async def viewer_token(self, session_id: str) -> ViewerToken:
         """Get the WHEP URL of a LIVE session."""
         return await self._transport.get(ViewerToken, f"/sessions/{segment(session_id)}/viewer-token")
+
+    async def share(self, session_id: str, *, expires_in_seconds: int = 3_600, label: str = "") -> MadeShare:
+        """Make a link by which others see the view, read-only; for its consumer.
+
+        The link's key is in this answer only; an answer that was lost is not repeated.
+
+        Args:
+            expires_in_seconds: 60..86,400, whether or not the view lasts as long.
+            label: For the list of links; at most 80 characters.
+        """
+        body = {"expiresInSeconds": expires_in_seconds, "label": label}
+        data = await self._transport.data("POST", f"/sessions/{segment(session_id)}/shares", body=body)
+        return MadeShare.model_validate(data)
+
+    async def shares(self, session_id: str) -> Sequence[Share]:
+        """List the newest 100 links of a session, ended ones included."""
+        return (await self._transport.get(ShareList, f"/sessions/{segment(session_id)}/shares")).items
+
+    async def revoke_share(self, session_id: str, share_id: str) -> Share:
+        """End a link now. Who watches by it is disconnected."""
+        path = f"/sessions/{segment(session_id)}/shares/{segment(share_id)}"
+        return await self._transport.change(Share, "DELETE", path)
+
+    async def shared(self, session_id: str) -> SharedView:
+        """Read what a share link shows; with the key of a link, or as a party of the session."""
+        return await self._transport.get(SharedView, f"/sessions/{segment(session_id)}/shared")
 
     async def settlement(self, session_id: str) -> Settlement:
         """Read the payment."""
