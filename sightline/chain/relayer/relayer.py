@@ -28,6 +28,7 @@ import structlog
 import trio
 
 from sightline.chain.contracts.escrow import CAPTURES_MAX
+from sightline.chain.gas_key import GasKey
 from sightline.chain.meter import Meter
 from sightline.chain.relayer.allowance import AllowanceWork
 from sightline.chain.relayer.captures import CaptureWork
@@ -40,7 +41,7 @@ from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.signing import AllowanceSigning, EscrowSigning, Signing
 from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.rpc.client import JsonRpc, backoff_ms
-from sightline.chain.signer import Signer
+from sightline.chain.signing_process import SignerUnavailableError
 from sightline.domain.errors import SightlineError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
 from sightline.ports.clock import Clock
@@ -84,17 +85,17 @@ class Relayer:
     """Settles with one key. `run` it once; call `notify` when a settlement was composed or a hold asked for."""
 
     def __init__(
-        self, rpc: JsonRpc, outbox: SettlementOutbox, signer: Signer, identity: ChainIdentity,
+        self, rpc: JsonRpc, outbox: SettlementOutbox, key: GasKey, identity: ChainIdentity,
         options: RelayerOptions, *, clock: Clock, ids: Ids, escrow: EscrowParts | None = None,
     ) -> None:  # fmt: skip
         """Args: escrow: for SessionEscrow; without it, settlements take the payer's allowance."""
         self._rpc = rpc
         self._outbox = outbox
-        self.address = signer.address
+        self.address = key.address
         self._options = options
         self._clock = clock
         self._ids = ids
-        self._signer = signer
+        self._key = key
         self._on_round: Callable[[], None] = _nothing if escrow is None else escrow.on_round
         self._queues: tuple[_Queue[Any], ...] = (
             (self._settlements(AllowanceWork(rpc, outbox, identity, options)),)
@@ -143,7 +144,7 @@ class Relayer:
         return _Queue(work, confirmation, signing)
 
     def _sending(self, work: OutboxWork[RecordT]) -> tuple[Sender[RecordT], Confirmation[RecordT]]:
-        sender = Sender(work, self._signer, self._options, clock=self._clock, ids=self._ids)
+        sender = Sender(work, self._key, self._options, clock=self._clock, ids=self._ids)
         return sender, Confirmation(work, sender, self.address, self._options, clock=self._clock)
 
     def notify(self) -> None:
@@ -187,13 +188,21 @@ class Relayer:
 
         Returns:
             Whether anything is still in flight.
+
+        Raises:
+            SignerUnavailableError: A key is in another process, which does not sign now. All else of the round is done.
         """
         for queue in self._queues:
             await queue.confirmation.recheck()
         await self._follow()
         signed = is_full = False
+        failure: SignerUnavailableError | None = None
         for queue in self._queues:
-            has_signed, has_more = await queue.signing.sign_due()
+            try:
+                has_signed, has_more = await queue.signing.sign_due()
+            except SignerUnavailableError as error:
+                failure = error
+                continue
             signed, is_full = signed or has_signed, is_full or has_more
         if signed:
             await self._follow()
@@ -201,6 +210,8 @@ class Relayer:
             self._wake.set()  # more rows may be due than fit in one round
         self._on_round()
         await self._tell(on_settlement)
+        if failure is not None:
+            raise failure
         for queue in self._queues:
             if await queue.outbox.in_flight(limit=1):
                 return True
