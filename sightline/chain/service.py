@@ -53,7 +53,7 @@ from sightline.ports.chain import (
     SettlementUpdate,
 )
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import ExtensionOutbox, Mandates, OpeningOutbox
+from sightline.ports.escrow import ExtensionOutbox, Mandates, OpeningOutbox, PermitOutbox
 from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
@@ -183,6 +183,10 @@ class Holds:
     extensions: ExtensionOutbox
     """The outbox of extensions, as all servers use it."""
     relayer_extensions: ExtensionOutbox
+    """The same, as the relayer writes it."""
+    permits: PermitOutbox
+    """The outbox of permits, as all servers use it."""
+    relayer_permits: PermitOutbox
     """The same, as the relayer writes it."""
     mandates: Mandates
 
@@ -455,13 +459,14 @@ async def open_chain(
                 raise ChainRefusedError("SessionEscrow needs a database: holds are stored before they are opened")
             domains = await _domains(reader, endpoint.identity.chain_id, token, settlement)
             escrow = ChainEscrow(
-                holds.all, holds.extensions, holds.mandates, meter, reader, domains, clock=clock,
+                holds.all, holds.extensions, holds.mandates, meter, reader, domains, clock=clock, permits=holds.permits,
                 own_addresses=await _own_addresses(reader, endpoint, settlement),
                 unpaid_opens_max=options.unpaid_opens_max,
             )  # fmt: skip
             parts = EscrowParts(
-                openings=holds.relayer, extensions=holds.relayer_extensions, meter=meter, on_round=escrow.on_round
-            )
+                openings=holds.relayer, extensions=holds.relayer_extensions, permits=holds.relayer_permits,
+                meter=meter, on_round=escrow.on_round,
+            )  # fmt: skip
         make_relayer = partial(
             Relayer, endpoint.rpc, outbox or ledger, endpoint.gas_key, endpoint.identity, relayer_options,
             clock=clock, ids=ids, escrow=parts,

@@ -17,7 +17,8 @@ by comparing the recorded blocks with those that the watcher, which may run on a
 
 This file holds the loop and the notifications. `signing` signs rows that are due, `confirmation` follows broadcast
 transactions, `resubmission` handles transactions that are not mined. `work` says what the rows are: settlements from
-allowances, or, with SessionEscrow, holds to open, to add to and to capture, which share the key and its nonces.
+allowances, or, with SessionEscrow, permits to send and holds to open, to add to and to capture, which share the key and
+its nonces.
 """
 
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from sightline.chain.relayer.confirmation import Confirmation
 from sightline.chain.relayer.extensions import ExtensionWork
 from sightline.chain.relayer.openings import OpeningWork
 from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.permits import PermitWork
 from sightline.chain.relayer.resubmission import close_gap
 from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.signing import AllowanceSigning, EscrowSigning, Signing
@@ -45,7 +47,7 @@ from sightline.chain.signing_process import SignerUnavailableError
 from sightline.domain.errors import SightlineError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import ExtensionOutbox, OpeningOutbox
+from sightline.ports.escrow import ExtensionOutbox, OpeningOutbox, PermitOutbox
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import ChainIdentity, RecordT, SettlementOutbox, SettlementRecord
 
@@ -59,6 +61,7 @@ class EscrowParts:
 
     openings: OpeningOutbox
     extensions: ExtensionOutbox
+    permits: PermitOutbox
     meter: Meter
     on_round: Callable[[], None]
     """Called after each round."""
@@ -101,6 +104,10 @@ class Relayer:
             (self._settlements(AllowanceWork(rpc, outbox, identity, options)),)
             if escrow is None
             else (
+                # An allowance pays for holds of the same round.
+                self._escrow_queue(
+                    PermitWork(rpc, escrow.permits, identity, start_block=options.start_block), batch_max=1
+                ),
                 self._escrow_queue(
                     OpeningWork(rpc, escrow.openings, identity, escrow.meter, start_block=options.start_block),
                     batch_max=1,

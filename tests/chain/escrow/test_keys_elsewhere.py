@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from eth_utils.address import to_checksum_address
 
 from sightline.domain.escrow import ConsentKind
 from sightline.system.server_address_file import read_server_addresses
@@ -36,7 +37,7 @@ async def address_at(url: str) -> str:
     async with httpx.AsyncClient() as http:
         asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_accounts", "params": []}
         (address,) = (await http.post(url, json=asked)).json()["result"]
-    return str(address)
+    return str(to_checksum_address(address))
 
 
 @pytest.mark.parametrize(

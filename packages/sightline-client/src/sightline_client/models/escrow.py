@@ -1,6 +1,6 @@
 """Escrow: what a payer signs, and the meter's signed statements."""
 
-from typing import Any
+from typing import Any, Literal
 
 from sightline_client.models.base import Model, Money
 
@@ -48,6 +48,31 @@ class StoredMandate(Model):
     valid_until: int
     """Unix seconds."""
     salt: str
+
+
+class PermitOffer(Model):
+    """What a wallet signs to give the escrow contract an allowance without gas (EIP-2612)."""
+
+    owner: str
+    spender: str
+    value: Money
+    nonce: str
+    """The owner's nonce in the token."""
+    deadline: int
+    """Unix seconds."""
+    typed_data: dict[str, Any]
+    """Argument of eth_signTypedData_v4."""
+
+
+class RelayedPermit(Model):
+    """A permit that the token has taken."""
+
+    owner: str
+    spender: str
+    value: Money
+    """The allowance that it has set."""
+    tx_hash: str
+    state: Literal["MINED", "CONFIRMED"]
 
 
 class EscrowHold(Model):
