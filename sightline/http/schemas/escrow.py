@@ -36,6 +36,7 @@ def _word(text: str) -> str:
 
 Signature: TypeAlias = Annotated[str, StringConstraints(pattern=_HEX)]
 Word: TypeAlias = Annotated[Money, AfterValidator(_word)]
+Nonce: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,78}$"), AfterValidator(_word)]
 UnixSeconds: TypeAlias = Annotated[int, Field(ge=0, le=_UNIX_MAX), WHOLE]
 
 
@@ -120,7 +121,7 @@ class PermitFields(Input):
     owner: Address
     spender: Address
     value: Word
-    nonce: Word = Field(description="The owner's nonce in the token")
+    nonce: Nonce = Field(description="The owner's nonce in the token")
     deadline: UnixSeconds
 
 
@@ -155,7 +156,7 @@ class PermitOffer(Output):
     owner: Address
     spender: Address = Field(description="The escrow contract")
     value: Money
-    nonce: Money = Field(description="The owner's nonce in the token")
+    nonce: Nonce = Field(description="The owner's nonce in the token")
     deadline: int = Field(description="Unix seconds")
     typed_data: dict[str, Any] = Field(description="Argument of eth_signTypedData_v4")
 
@@ -167,7 +168,6 @@ class RelayedPermit(Output):
     spender: Address
     value: Money = Field(description="The allowance that it has set")
     tx_hash: str = Field(pattern=HASH_PATTERN)
-    state: Literal["MINED", "CONFIRMED"]
 
 
 PaymentBody: TypeAlias = Annotated[SignedPaymentBody | MandatePaymentBody, Field(discriminator="kind")]
@@ -291,7 +291,6 @@ def permit_json(permit: AllowancePermit) -> dict[str, object]:
         "spender": shown_address(permit.spender),
         "value": str(permit.amount),
         "txHash": permit.tx_hash,
-        "state": permit.state.value,
     }
 
 

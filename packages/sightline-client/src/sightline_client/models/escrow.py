@@ -1,6 +1,6 @@
 """Escrow: what a payer signs, and the meter's signed statements."""
 
-from typing import Any, Literal
+from typing import Any
 
 from sightline_client.models.base import Model, Money
 
@@ -72,7 +72,6 @@ class RelayedPermit(Model):
     value: Money
     """The allowance that it has set."""
     tx_hash: str
-    state: Literal["MINED", "CONFIRMED"]
 
 
 class EscrowHold(Model):
