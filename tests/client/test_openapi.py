@@ -63,6 +63,8 @@ METHODS = {
     "getMandate": "wallet.mandate",
     "setMandate": "wallet.set_mandate",
     "deleteMandate": "wallet.delete_mandate",
+    "getPermit": "wallet.permit",
+    "relayPermit": "wallet.relay_permit",
     "createSession": "sessions.create",
     "listSessions": "sessions.page",
     "cancelAllAssignments": "sessions.cancel_all_assignments",
@@ -122,6 +124,7 @@ RENAMED = {"durationSeconds": "seconds", "maxDurationSeconds": "seconds"}
 COMPOSED = {
     "createWorkspace": {"walletAddress", "nonce", "signature"},
     "setMandate": {"mandate", "signature"},
+    "relayPermit": {"permit", "signature"},
     "getMonthStatement": {"format"},
     "postLocation": None,
     "postLocations": None,

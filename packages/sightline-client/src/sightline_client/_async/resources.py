@@ -11,7 +11,7 @@ from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.transport import AsyncTransport
 from sightline_client.clip import Clip
 from sightline_client.errors import OutcomeUnknownError
-from sightline_client.escrow import Payment
+from sightline_client.escrow import Payment, TypedDataSigner
 from sightline_client.frame import FRAME_MAX_AGE_MS, Frame
 from sightline_client.models import (
     ApiKey,
@@ -33,6 +33,8 @@ from sightline_client.models import (
     MeterEventPage,
     MintedKey,
     MonthStatement,
+    PermitOffer,
+    RelayedPermit,
     Selected,
     Session,
     SessionPage,
@@ -642,6 +644,41 @@ class AsyncWallets:
     async def delete_mandate(self) -> StoredMandate:
         """Let the server forget the mandate. It stays valid on the contract until its end or its revocation."""
         return await self._transport.change(StoredMandate, "DELETE", "/wallet/mandate")
+
+    async def permit(self, value: int) -> PermitOffer:
+        """Read what the workspace's wallet signs to give the escrow contract an allowance without gas.
+
+        Args:
+            value: The allowance in micro-USDC; 0 takes it back.
+
+        Raises:
+            NotFoundError: The server has no escrow, or its token no permit.
+        """
+        return await self._transport.get(PermitOffer, "/wallet/permit", query={"value": str(value)})
+
+    async def relay_permit(self, offer: PermitOffer, signature: str) -> RelayedPermit:
+        """Have a signed permit sent to the token, and wait until it is in a block. A repeat changes nothing."""
+        permit = {
+            "owner": offer.owner, "spender": offer.spender, "value": str(int(offer.value)), "nonce": offer.nonce,
+            "deadline": offer.deadline,
+        }  # fmt: skip
+        body = {"permit": permit, "signature": signature}
+        return await self._transport.change(RelayedPermit, "POST", "/wallet/permit", body)
+
+    async def approve(self, value: int, wallet: TypedDataSigner) -> RelayedPermit:
+        """Give the escrow contract an allowance by a signature of the workspace's wallet, which needs no gas.
+
+        Args:
+            value: The allowance in micro-USDC; 0 takes it back.
+            wallet: The workspace's wallet, such as `LocalWallet`.
+
+        Raises:
+            NotFoundError: The server has no escrow, or its token no permit: use `Chain.approve`.
+            RateLimitedError: The service has paid enough gas for this wallet in 24 hours.
+        """
+        require_whole_micro_usdc("value", value)
+        offer = await self.permit(value)
+        return await self.relay_permit(offer, wallet.sign_typed_data(offer.typed_data))
 
     async def events_page(
         self,

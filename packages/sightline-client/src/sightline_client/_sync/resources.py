@@ -11,7 +11,7 @@ from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.transport import Transport
 from sightline_client.clip import Clip
 from sightline_client.errors import OutcomeUnknownError
-from sightline_client.escrow import Payment
+from sightline_client.escrow import Payment, TypedDataSigner
 from sightline_client.frame import FRAME_MAX_AGE_MS, Frame
 from sightline_client.models import (
     ApiKey,
@@ -33,6 +33,8 @@ from sightline_client.models import (
     MeterEventPage,
     MintedKey,
     MonthStatement,
+    PermitOffer,
+    RelayedPermit,
     Selected,
     Session,
     SessionPage,
@@ -638,6 +640,41 @@ class Wallets:
     def delete_mandate(self) -> StoredMandate:
         """Let the server forget the mandate. It stays valid on the contract until its end or its revocation."""
         return self._transport.change(StoredMandate, "DELETE", "/wallet/mandate")
+
+    def permit(self, value: int) -> PermitOffer:
+        """Read what the workspace's wallet signs to give the escrow contract an allowance without gas.
+
+        Args:
+            value: The allowance in micro-USDC; 0 takes it back.
+
+        Raises:
+            NotFoundError: The server has no escrow, or its token no permit.
+        """
+        return self._transport.get(PermitOffer, "/wallet/permit", query={"value": str(value)})
+
+    def relay_permit(self, offer: PermitOffer, signature: str) -> RelayedPermit:
+        """Have a signed permit sent to the token, and wait until it is in a block. A repeat changes nothing."""
+        permit = {
+            "owner": offer.owner, "spender": offer.spender, "value": str(int(offer.value)), "nonce": offer.nonce,
+            "deadline": offer.deadline,
+        }  # fmt: skip
+        body = {"permit": permit, "signature": signature}
+        return self._transport.change(RelayedPermit, "POST", "/wallet/permit", body)
+
+    def approve(self, value: int, wallet: TypedDataSigner) -> RelayedPermit:
+        """Give the escrow contract an allowance by a signature of the workspace's wallet, which needs no gas.
+
+        Args:
+            value: The allowance in micro-USDC; 0 takes it back.
+            wallet: The workspace's wallet, such as `LocalWallet`.
+
+        Raises:
+            NotFoundError: The server has no escrow, or its token no permit: use `Chain.approve`.
+            RateLimitedError: The service has paid enough gas for this wallet in 24 hours.
+        """
+        require_whole_micro_usdc("value", value)
+        offer = self.permit(value)
+        return self.relay_permit(offer, wallet.sign_typed_data(offer.typed_data))
 
     def events_page(
         self,

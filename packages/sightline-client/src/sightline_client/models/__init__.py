@@ -19,7 +19,15 @@ from sightline_client.models.base import (
     SettlementState,
     WalletEventKind,
 )
-from sightline_client.models.escrow import EscrowHold, ExtensionTerms, SessionTerms, Statement, StoredMandate
+from sightline_client.models.escrow import (
+    EscrowHold,
+    ExtensionTerms,
+    PermitOffer,
+    RelayedPermit,
+    SessionTerms,
+    Statement,
+    StoredMandate,
+)
 from sightline_client.models.money import (
     ChainConfig,
     Settlement,
@@ -154,12 +162,14 @@ __all__ = [
     "OperatorSession",
     "OperatorTotal",
     "PauseReason",
+    "PermitOffer",
     "Quote",
     "ReceiptContracts",
     "ReceiptDocument",
     "ReceiptMeter",
     "ReceiptSession",
     "ReceiptSettlement",
+    "RelayedPermit",
     "Replay",
     "RequestClosed",
     "Role",
