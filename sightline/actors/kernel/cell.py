@@ -445,6 +445,11 @@ class Cell:
         return self._waiting is None and self.phase is not Phase.PARKED
 
     @property
+    def is_resting(self) -> bool:
+        """Whether the task waits for a message, of which there is none, and no helper runs."""
+        return self._waiting is not None and not self._has_helpers()
+
+    @property
     def is_busy(self) -> bool:
         """Whether a turn, a load or a helper is in progress."""
         return self.is_running or self._has_helpers()

@@ -151,14 +151,16 @@ class Supervisor:
             following.was_active = True  # it was in use: if a dependency is away, the load is retried
 
     def statistics(self) -> KindStatistics:
-        """Copy the counts; iterates over all actors in memory."""
+        """Copy the counts; looks once at each actor in memory, and longer only at those that are not at rest."""
         now = self.now()
-        cells = [cell for cell in self.cells.values() if cell.phase is not Phase.LEFT]
+        cells = [cell for cell in self.cells.values() if not cell.is_resting]
+        resting = len(self.cells) - len(cells)
+        cells = [cell for cell in cells if cell.phase is not Phase.LEFT]
         depths = [len(cell.mailbox) for cell in cells]
         oldest = min((e.enqueued_at for cell in cells for e in cell.mailbox), default=now)
         counters = self.counters
         return KindStatistics(
-            active=len(cells),
+            active=resting + len(cells),
             running=sum(cell.is_running for cell in cells),
             helpers=sum(cell.helpers for cell in cells),
             parked={cell.id: cell.reason or "" for cell in cells if cell.phase is Phase.PARKED},
