@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sightline.cli.options import ConfigFile, DataDir, settings_of
+from sightline_client.commands.options import AsJson
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -20,10 +21,12 @@ def street_map() -> None:
 @app.command(name="get-ready")
 def get_ready(
     file: Annotated[Path, typer.Argument(help="PMTiles file in the schema of the Protomaps basemap.")],
+    as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
     """Check a file of streets, and install it. The console shows them without any call to another server."""
+    from sightline.cli.operations import print_json
     from sightline.http.console.streets import StreetsError, read_streets
 
     target = settings_of(config, data_dir=data_dir).streets_path
@@ -41,6 +44,19 @@ def get_ready(
     except (OSError, StreetsError) as error:
         typer.echo(f"Nothing was installed: {error}", err=True)
         raise typer.Exit(1) from None
+    if as_json:
+        print_json(
+            {
+                "path": str(target),
+                "sizeBytes": streets.size,
+                "minZoom": streets.min_zoom,
+                "maxZoom": streets.max_zoom,
+                "bounds": [streets.west, streets.south, streets.east, streets.north],
+                "layers": streets.layers,
+                "attribution": streets.attribution,
+            }
+        )
+        return
     typer.echo(
         f"Streets are ready in {target} ({streets.size / 1_000_000:.1f} MB).\n"
         f"Area: {streets.south:.4f}, {streets.west:.4f} to {streets.north:.4f}, {streets.east:.4f}; zoom "

@@ -1,5 +1,6 @@
 """Streets from one file: checked with words that say what to do, installed by command, and served in parts."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -105,8 +106,9 @@ def test_the_command_installs_a_good_file_and_leaves_the_former_one_in_place_of_
     assert "is not a PMTiles file" in said.stderr
     assert installed.read_bytes() == streets_file.read_bytes()
     assert [each.name for each in installed.parent.iterdir()] == ["streets.pmtiles"]
-    said = CliRunner().invoke(app, ["map", "get-ready", str(installed), "--data-dir", str(data_dir)])
+    said = CliRunner().invoke(app, ["map", "get-ready", str(installed), "--json", "--data-dir", str(data_dir)])
     assert said.exit_code == 0, "the installed file is only checked"
+    assert json.loads(said.stdout)["bounds"] == [9.68, 54.28, 9.72, 54.32]
 
 
 @pytest.fixture
