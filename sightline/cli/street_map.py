@@ -64,3 +64,34 @@ def get_ready(
         f"Credit on the map: {streets.attribution or 'none in the file; set SIGHTLINE_MAP_ATTRIBUTION'}.\n"
         "Consoles show them when they are opened next; the server need not be restarted."
     )
+
+
+@app.command()
+def postcodes(
+    files: Annotated[list[Path], typer.Argument(help="Postcodes of GeoNames: XX.zip or XX.txt, one of each country.")],
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Install postcodes, so that the console finds places by them. Replaces those that were installed before."""
+    from sightline.cli.operations import print_json
+    from sightline.http.console.postcodes import packed, read_postcodes
+    from sightline.http.console.streets import StreetsError
+
+    target = settings_of(config, data_dir=data_dir).postcodes_path
+    draft = target.with_name(f"{target.name}.{os.getpid()}.new")
+    try:
+        found = read_postcodes(files)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            draft.write_bytes(packed(found))
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+    except (OSError, StreetsError) as error:
+        typer.echo(f"Nothing was installed: {error}", err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        print_json({"path": str(target), "postcodes": len(found)})
+        return
+    typer.echo(f"{len(found):,} postcodes are ready in {target}. Consoles find them when they are opened next.")

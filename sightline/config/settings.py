@@ -719,6 +719,11 @@ class Settings(BaseModel):
         return self.map_streets_file or self.data_dir / "map" / "streets.pmtiles"
 
     @property
+    def postcodes_path(self) -> Path:
+        """The file of postcodes beside that of the streets, which need not exist."""
+        return self.streets_path.with_name("postcodes.txt.gz")
+
+    @property
     def nats_servers(self) -> tuple[str, ...]:
         """URLs of the NATS servers; empty if this server is alone."""
         return _split_urls(self.nats_url)

@@ -61,6 +61,8 @@ class ResourceOptions:
     map_attribution: str = ""
     map_streets_path: Path | None = None
     """PMTiles file with streets; it need not exist."""
+    map_postcodes_path: Path | None = None
+    """File of postcodes; it need not exist."""
     invoice_issuer: str = "Sightline"
     """Name and address of who issues invoices, lines separated by `|`."""
 

@@ -31,6 +31,7 @@ def resource_options(settings: Settings, secrets: Secrets) -> ResourceOptions:
         map_tiles_url=settings.map_tiles_url,
         map_attribution=settings.map_attribution,
         map_streets_path=settings.streets_path,
+        map_postcodes_path=settings.postcodes_path,
         invoice_issuer=settings.invoice_issuer,
         frame_signing=settings.frame_signing,
         faucet_daily_micro=settings.chain_faucet_daily_micro,

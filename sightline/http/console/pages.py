@@ -15,6 +15,7 @@ import structlog
 import trio
 
 from sightline.domain.refusal import Code
+from sightline.http.console.postcodes import kept_postcodes
 from sightline.http.console.streets import Streets, StreetsError, read_part, read_streets, wanted_range
 from sightline.http.pipeline.call import Call, Raw, TextHeaders
 from sightline.http.pipeline.errors import ApiError
@@ -27,6 +28,7 @@ PAGE: Final = "index.html"
 OPS_PAGE: Final = "ops.html"
 MAP_FILE: Final = "map.json"
 STREETS_FILE: Final = "streets.pmtiles"
+POSTCODES_FILE: Final = "postcodes.txt"
 TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -72,6 +74,8 @@ class ConsoleOptions:
     tiles_attribution: str = ""
     streets_path: Path | None = None
     """A PMTiles file with streets, which may come and go while the server runs; None: none."""
+    postcodes_path: Path | None = None
+    """A file of postcodes, likewise."""
 
 
 @final
@@ -154,6 +158,7 @@ class ConsoleResources:
             "tilesUrl": options.tiles_url,
             "attribution": options.tiles_attribution or ("" if streets is None else streets.attribution),
             "streets": None if streets is None else _streets_json(streets),
+            "postcodes": await self._postcodes_url(),
         }
         return Raw(200, (("content-type", TYPES["json"]), _REVALIDATED), orjson.dumps(shown))
 
@@ -178,6 +183,33 @@ class ConsoleResources:
         sent = ("content-range", f"bytes {first}-{first + len(part) - 1}/{size}")
         kind = ("content-type", "application/octet-stream")
         return Raw(206, (kind, sent, ("accept-ranges", "bytes"), _IMMUTABLE), part)
+
+    @Route("GET", f"/console/{POSTCODES_FILE}", "getConsolePostcodes", "console", "Postcodes", is_documented=False)
+    async def postcodes(self, call: Call) -> Raw:
+        """The postcodes, as text.
+
+        Raises:
+            ApiError: 404 without a file.
+        """
+        path = self._options.postcodes_path
+        if path is None:
+            raise ApiError(Code.NOT_FOUND, "route:unknown")
+        try:
+            kept = await trio.to_thread.run_sync(kept_postcodes, path)
+        except OSError as error:
+            raise ApiError(Code.NOT_FOUND, "route:unknown") from error
+        headers: TextHeaders = (("content-type", TYPES["txt"]), ("vary", "accept-encoding"), _IMMUTABLE)
+        if "gzip" in (call.headers.get("accept-encoding") or ""):
+            return Raw(200, (*headers, ("content-encoding", "gzip")), kept)
+        return Raw(200, headers, await trio.to_thread.run_sync(gzip.decompress, kept))
+
+    async def _postcodes_url(self) -> str | None:
+        path = self._options.postcodes_path
+        try:
+            about = None if path is None else await trio.to_thread.run_sync(path.stat)
+        except OSError:
+            return None
+        return None if about is None else f"/console/{POSTCODES_FILE}?v={about.st_size:x}-{about.st_mtime_ns:x}"
 
     async def _streets(self) -> Streets | None:
         path = self._options.streets_path

@@ -75,6 +75,7 @@ def _console_options(services: Services) -> ConsoleOptions:
         tiles_url=services.options.map_tiles_url,
         tiles_attribution=services.options.map_attribution,
         streets_path=services.options.map_streets_path,
+        postcodes_path=services.options.map_postcodes_path,
     )
 
 

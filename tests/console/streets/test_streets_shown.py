@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from typer.testing import CliRunner
 
 from sightline.cli import app
@@ -37,6 +37,10 @@ def mapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
     command = ["map", "get-ready", str(directory / "town.pmtiles"), "--data-dir", str(server.data_dir)]
     said = CliRunner().invoke(app, command)
     assert said.exit_code == 0, said.output
+    codes = directory / "DE.txt"
+    codes.write_text("DE\t24768\tFenhaven\tNorth\tSH\t\t00\t\t\t54.3\t9.7\t6\n")
+    said = CliRunner().invoke(app, ["map", "postcodes", str(codes), "--data-dir", str(server.data_dir)])
+    assert said.exit_code == 0, said.output
     yield server
     server.end()
 
@@ -66,6 +70,19 @@ def test_the_map_shows_the_streets_of_the_file_and_calls_nobody_else(
         tab.until(DRAWN)
         review.look(tab, "buy-streets-dark")
         review.done(tab)
+
+
+def test_a_place_is_found_by_its_postcode(browser: Browser, mapped: ConsoleServer):
+    with a_tab(browser, mapped.url, place=FENHAVEN) as tab:
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        tab.go("buy")
+        tab.page.fill("#place", "24768")
+        tab.shows("[role=option]", "24768 Fenhaven, Germany")
+        tab.page.press("#place", "Enter")
+        expect(tab.page.locator("#place")).to_have_value("54.30000, 9.70000")
+        tab.shows("#place-hint", "24768 Fenhaven, Germany")
+        tab.shows(".price")
+        assert tab.problems == []
 
 
 def test_a_map_whose_streets_do_not_arrive_shows_land_and_place(browser: Browser, mapped: ConsoleServer):
