@@ -42,6 +42,16 @@ const built = await build({
   write: false,
 });
 
+/** Packages whose archive has no licence text: they are those of one author, under the licence of another of them. */
+const SAME_LICENCE_AS = { pmtiles: "protomaps-leaflet", "@protomaps/basemaps": "protomaps-leaflet" };
+function withoutText(name) {
+  const folder = (each) => join(here, "..", "node_modules", each);
+  const other = SAME_LICENCE_AS[name];
+  const declared = (each) => JSON.parse(readFileSync(join(folder(each), "package.json"), "utf8")).license;
+  if (other === undefined || declared(name) !== declared(other)) throw new Error(`${name} has no licence text (${declared(name)})`);
+  return readFileSync(join(folder(other), "LICENSE"), "utf8");
+}
+
 /** Licence texts of the packages that are in the bundle. */
 function licences() {
   const names = new Set(Object.keys(built.metafile.inputs).map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]).filter(Boolean));
@@ -49,7 +59,8 @@ function licences() {
   return [...names].sort().map((name) => {
     const folder = join(here, "..", "node_modules", name);
     const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
-    return `${name}\n\n${readFileSync(join(folder, file), "utf8").replaceAll("\r", "").trim()}\n`;
+    const text = file === undefined ? withoutText(name) : readFileSync(join(folder, file), "utf8");
+    return `${name}\n\n${text.replaceAll("\r", "").trim()}\n`;
   }).join(`\n${"-".repeat(80)}\n\n`) + "\nLand and borders: Natural Earth, public domain. Cities: GeoNames (geonames.org), CC BY 4.0, shortened.\n";
 }
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sightline.cli import admin, chain
+from sightline.cli import admin, chain, street_map
 from sightline.cli.options import DEVELOP, HOST, ConfigFile, DataDir, load, settings_of
 from sightline_client.commands import application
 from sightline_client.commands.options import AsJson
@@ -16,6 +16,7 @@ from sightline_client.commands.options import AsJson
 app = typer.Typer()
 app.add_typer(admin.app, name="admin", rich_help_panel=HOST)
 app.add_typer(chain.app, name="chain", rich_help_panel=HOST)
+app.add_typer(street_map.app, name="map", rich_help_panel=HOST)
 
 
 @app.command(rich_help_panel=HOST)

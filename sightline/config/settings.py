@@ -387,6 +387,11 @@ class Settings(BaseModel):
         " default: the built-in map (land, borders, cities), which needs no network.",
     )
     map_attribution: str = Field("", max_length=200, description="Credit that the owner of the tiles requires.")
+    map_streets_file: Path | None = Field(
+        None,
+        description="PMTiles file with streets for the console's map, as `sightline map get-ready` installs it; "
+        "default: map/streets.pmtiles in the data directory.",
+    )
 
     # Rules of the business.
     funds_policy: Literal["advisory", "enforced", "escrow"] = Field(
@@ -707,6 +712,16 @@ class Settings(BaseModel):
     def withdrawals_path(self) -> Path:
         """The file of withdrawals."""
         return self.withdrawals_file or self.data_dir / "withdrawals.jsonl"
+
+    @property
+    def streets_path(self) -> Path:
+        """The file of the map's streets, which need not exist."""
+        return self.map_streets_file or self.data_dir / "map" / "streets.pmtiles"
+
+    @property
+    def postcodes_path(self) -> Path:
+        """The file of postcodes beside that of the streets, which need not exist."""
+        return self.streets_path.with_name("postcodes.txt.gz")
 
     @property
     def nats_servers(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias, final
 
 from sightline.actors.service.broker import Broker
@@ -58,6 +59,10 @@ class ResourceOptions:
     map_tiles_url: str | None = None
     """Template of the tiles of the console's map; None: the built-in map."""
     map_attribution: str = ""
+    map_streets_path: Path | None = None
+    """PMTiles file with streets; it need not exist."""
+    map_postcodes_path: Path | None = None
+    """File of postcodes; it need not exist."""
     invoice_issuer: str = "Sightline"
     """Name and address of who issues invoices, lines separated by `|`."""
 

@@ -75,6 +75,9 @@ export function distanceM(aLat: number, aLng: number, bLat: number, bLng: number
   return 2 * EARTH_M * Math.asin(Math.sqrt(h));
 }
 
+/** Several texts in one line. */
+export const listed = (texts: readonly string[]): string => texts.join(isFromRight() ? "، " : ", ");
+
 export const metres = (value: number): string => {
   const [metre, kilometre] = isFromRight() ? ["م", "كم"] : ["m", "km"];
   return value < 1000 ? `${Math.round(value)}\u00a0${metre}` : `${new Intl.NumberFormat(locale(), { maximumFractionDigits: 1 }).format(value / 1000)}\u00a0${kilometre}`;

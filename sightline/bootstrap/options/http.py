@@ -30,6 +30,8 @@ def resource_options(settings: Settings, secrets: Secrets) -> ResourceOptions:
         ca_certificate=(settings.data_dir / FOLDER / CA).read_bytes() if settings.tls_auto else None,
         map_tiles_url=settings.map_tiles_url,
         map_attribution=settings.map_attribution,
+        map_streets_path=settings.streets_path,
+        map_postcodes_path=settings.postcodes_path,
         invoice_issuer=settings.invoice_issuer,
         frame_signing=settings.frame_signing,
         faucet_daily_micro=settings.chain_faucet_daily_micro,

@@ -6,20 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Final, final
 from urllib.parse import urlsplit
 
 import orjson
+import structlog
+import trio
 
 from sightline.domain.refusal import Code
+from sightline.http.console.postcodes import kept_postcodes
+from sightline.http.console.streets import Streets, StreetsError, read_part, read_streets, wanted_range
 from sightline.http.pipeline.call import Call, Raw, TextHeaders
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 
+log = structlog.get_logger()
+
 PAGE: Final = "index.html"
 OPS_PAGE: Final = "ops.html"
 MAP_FILE: Final = "map.json"
+STREETS_FILE: Final = "streets.pmtiles"
+POSTCODES_FILE: Final = "postcodes.txt"
 TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -63,6 +72,10 @@ class ConsoleOptions:
     tiles_url: str | None = None
     """Template of the map's tiles, with {z}, {x} and {y}; None: the built-in map without streets."""
     tiles_attribution: str = ""
+    streets_path: Path | None = None
+    """A PMTiles file with streets, which may come and go while the server runs; None: none."""
+    postcodes_path: Path | None = None
+    """A file of postcodes, likewise."""
 
 
 @final
@@ -100,11 +113,10 @@ class ConsoleResources:
     """GET /console/ and its files; / leads a browser there."""
 
     def __init__(self, options: ConsoleOptions) -> None:
-        streets = {"tilesUrl": options.tiles_url, "attribution": options.tiles_attribution}
+        self._options = options
         image_urls = () if options.tiles_url is None else (options.tiles_url,)
         policy = content_policy(options.connect_urls, image_urls)
-        made = {MAP_FILE: gzip.compress(orjson.dumps(streets), mtime=0)}
-        self._files = BuiltFiles(load_files(package_folder("web")) | made, policy)
+        self._files = BuiltFiles(load_files(package_folder("web")), policy)
 
     @Route("GET", "/", "getRoot", "console", "Lead a browser to the console", is_documented=False)
     async def root(self, call: Call) -> Raw:
@@ -136,6 +148,88 @@ class ConsoleResources:
     async def file(self, call: Call) -> Raw:
         """A file of the console by its name."""
         return self._files.answer(call, call.params["file"])
+
+    @Route("GET", f"/console/{MAP_FILE}", "getConsoleMap", "console", "What the map shows", is_documented=False)
+    async def map(self, _call: Call) -> Raw:
+        """Where the map gets its streets: tiles of a URL, else the file of this server, else none."""
+        options = self._options
+        streets = None if options.tiles_url is not None else await self._streets()
+        shown = {
+            "tilesUrl": options.tiles_url,
+            "attribution": options.tiles_attribution or ("" if streets is None else streets.attribution),
+            "streets": None if streets is None else _streets_json(streets),
+            "postcodes": await self._postcodes_url(),
+        }
+        return Raw(200, (("content-type", TYPES["json"]), _REVALIDATED), orjson.dumps(shown))
+
+    @Route("GET", f"/console/{STREETS_FILE}", "getConsoleStreets", "console", "A part of the map's streets",
+           rate=RateClass.FRAMES, is_documented=False)  # fmt: skip
+    async def streets(self, call: Call) -> Raw:
+        """A range of the PMTiles file. Without a range nothing is sent: the file may have many gigabytes.
+
+        Raises:
+            ApiError: 404 without a file.
+        """
+        path, asked = self._options.streets_path, wanted_range(call.headers.get("range"))
+        if path is None:
+            raise ApiError(Code.NOT_FOUND, "route:unknown")
+        try:
+            first, length = asked or (0, 0)
+            part, size = await trio.to_thread.run_sync(read_part, path, first, length)
+        except OSError as error:
+            raise ApiError(Code.NOT_FOUND, "route:unknown") from error
+        if not part:
+            return Raw(416, (("content-range", f"bytes */{size}"), _REVALIDATED))
+        sent = ("content-range", f"bytes {first}-{first + len(part) - 1}/{size}")
+        kind = ("content-type", "application/octet-stream")
+        return Raw(206, (kind, sent, ("accept-ranges", "bytes"), _IMMUTABLE), part)
+
+    @Route("GET", f"/console/{POSTCODES_FILE}", "getConsolePostcodes", "console", "Postcodes", is_documented=False)
+    async def postcodes(self, call: Call) -> Raw:
+        """The postcodes, as text.
+
+        Raises:
+            ApiError: 404 without a file.
+        """
+        path = self._options.postcodes_path
+        if path is None:
+            raise ApiError(Code.NOT_FOUND, "route:unknown")
+        try:
+            kept = await trio.to_thread.run_sync(kept_postcodes, path)
+        except OSError as error:
+            raise ApiError(Code.NOT_FOUND, "route:unknown") from error
+        headers: TextHeaders = (("content-type", TYPES["txt"]), ("vary", "accept-encoding"), _IMMUTABLE)
+        if "gzip" in (call.headers.get("accept-encoding") or ""):
+            return Raw(200, (*headers, ("content-encoding", "gzip")), kept)
+        return Raw(200, headers, await trio.to_thread.run_sync(gzip.decompress, kept))
+
+    async def _postcodes_url(self) -> str | None:
+        path = self._options.postcodes_path
+        try:
+            about = None if path is None else await trio.to_thread.run_sync(path.stat)
+        except OSError:
+            return None
+        return None if about is None else f"/console/{POSTCODES_FILE}?v={about.st_size:x}-{about.st_mtime_ns:x}"
+
+    async def _streets(self) -> Streets | None:
+        path = self._options.streets_path
+        if path is None:
+            return None
+        try:
+            return await trio.to_thread.run_sync(read_streets, path)
+        except (OSError, StreetsError) as error:
+            if not isinstance(error, FileNotFoundError):
+                log.warning("map_streets_refused", error=str(error))
+            return None
+
+
+def _streets_json(streets: Streets) -> dict[str, object]:
+    return {
+        "url": f"/console/{STREETS_FILE}?v={streets.version}",
+        "bounds": [streets.west, streets.south, streets.east, streets.north],
+        "minZoom": streets.min_zoom,
+        "maxZoom": streets.max_zoom,
+    }
 
 
 @final

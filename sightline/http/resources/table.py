@@ -74,6 +74,8 @@ def _console_options(services: Services) -> ConsoleOptions:
         connect_urls=(*rpc, *services.options.media_urls),
         tiles_url=services.options.map_tiles_url,
         tiles_attribution=services.options.map_attribution,
+        streets_path=services.options.map_streets_path,
+        postcodes_path=services.options.map_postcodes_path,
     )
 
 

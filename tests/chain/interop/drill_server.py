@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import structlog
 import trio
 
 from sightline.chain.service import ChainOptions, Holds, open_chain
@@ -56,4 +57,6 @@ async def serve(given: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    # stdout says that the server is ready, and nobody reads it afterwards: a full pipe would stop the server.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     trio.run(serve, json.loads(sys.argv[1]))

@@ -77,6 +77,8 @@ AT_ONCE: Final = 16
 FUNDS: Final = 10**12
 AWAY_S: Final = 60 if SESSIONS >= 1_000 else 4
 """How long an endpoint is away, lags or lies."""
+LOG_SHOWN: Final = 20_000
+"""Characters of the server's log that a failed run prints."""
 OVER: Final = frozenset({SettlementState.CONFIRMED, SettlementState.WRITTEN_OFF})
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240 + 4 * SESSIONS)]
@@ -104,12 +106,14 @@ class Server:
     """Relayer and watcher in a process that is killed by SIGKILL."""
 
     arguments: str
+    log_path: Path
     process: trio.Process | None = None
     kills: int = 0
 
     async def start(self) -> None:
         command = [sys.executable, "-m", "tests.chain.interop.drill_server", self.arguments]
-        self.process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        with self.log_path.open("ab") as log_file:
+            self.process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=log_file)
         assert self.process.stdout is not None
         with trio.fail_after(60):
             said = b""
@@ -390,7 +394,8 @@ async def test_every_micro_usdc_is_found_after_sessions_through_all_faults(
     async with AsyncExitStack() as stack:
         endpoints = [await stack.enter_async_context(open_endpoint(anvil.url)) for _ in range(3)]
         urls = ",".join(endpoint.url for endpoint in endpoints)
-        server = Server(json.dumps({"dsn": database_dsn, "options": _options(stage, anvil, tmp_path, urls)}))
+        arguments = json.dumps({"dsn": database_dsn, "options": _options(stage, anvil, tmp_path, urls)})
+        server = Server(arguments, tmp_path / "server.log")
         service = await stack.enter_async_context(stage.opened(tmp_path, depth=DEPTH, rpc_url=urls))
         drill = Drill(stage, anvil, service, dice, payers, payees, endpoints)
         try:
@@ -400,6 +405,9 @@ async def test_every_micro_usdc_is_found_after_sessions_through_all_faults(
             await _calm(drill, server)
             await _help_themselves(drill, server)
             await _account(drill, before)
+        except BaseException:
+            sys.stderr.write(server.log_path.read_text(errors="replace")[-LOG_SHOWN:])
+            raise
         finally:
             await server.kill()
     counts = ", ".join(f"{name} {count}" for name, count in sorted(drill.counts.items()))

@@ -73,7 +73,7 @@ async def test_the_internal_listener_serves_the_operations_page_and_the_public_o
 
 async def test_the_map_needs_no_other_server(world: World):
     answer = await world.anyone.get("/console/map.json")
-    assert answer.json() == {"tilesUrl": None, "attribution": ""}
+    assert answer.json() == {"tilesUrl": None, "attribution": "", "streets": None, "postcodes": None}
     assert answer.headers["cache-control"] == "no-cache"
 
 

@@ -21,7 +21,7 @@ export const arabic: Catalogue = {
   checklist: "خطوات الإعداد",
   signOut: "تسجيل الخروج",
   theme: "المظهر",
-  themeSystem: "حسب النظام",
+  themeSystem: "النظام",
   themeLight: "فاتح",
   themeDark: "داكن",
   language: "اللغة",

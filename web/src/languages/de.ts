@@ -481,7 +481,7 @@ export const german: Catalogue = {
   stopsIn: "endet in",
   revoke: "Widerrufen",
   revokeAsk: "Den Schlüssel „{name}“ widerrufen? Programme mit ihm enden binnen einer Minute. Bis dahin können Sie ihn doch behalten.",
-  keepKey: "Doch behalten",
+  keepKey: "Behalten",
   keptKey: "Der Schlüssel bleibt",
   tooLateToKeep: "Die Minute ist um. Legen Sie einen neuen Schlüssel an.",
   revokeNamed: "„{name}“ widerrufen",

@@ -4,9 +4,10 @@ import * as L from "leaflet";
 import { feature, mesh } from "topojson-client";
 import type { Feature, FeatureCollection, MultiPolygon, Position } from "geojson";
 import type { GeometryCollection, Topology } from "topojson-specification";
-import file from "./world.gen.json";
+import worldFile from "./world.gen.json";
 import { t } from "../strings";
 import { cities, type City } from "./cities";
+import type { StreetFile } from "./streets";
 
 export interface Point {
   lat: number;
@@ -23,8 +24,11 @@ export interface Scene {
   isClose: boolean;
 }
 interface Streets {
+  /** Pictures of another server. */
   tilesUrl: string | null;
   attribution: string;
+  /** The file of this server. */
+  streets: StreetFile | null;
 }
 export interface Hooks {
   /** Makes the map choose places: by a click, or by Enter for its centre. */
@@ -50,7 +54,7 @@ const BUTTONS_BOX = { width: 56, height: 96 };
 
 let data: Promise<{ topology: Topology; streets: Streets }> | null = null;
 const load = (): NonNullable<typeof data> =>
-  (data ??= Promise.all([fetch(file), fetch("/console/map.json")])
+  (data ??= Promise.all([fetch(worldFile), fetch("/console/map.json")])
     .then(async ([world, streets]) => ({ topology: (await world.json()) as Topology, streets: (await streets.json()) as Streets }))
     .catch((error: unknown) => {
       data = null;
@@ -74,20 +78,23 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
     zoomSnap: 0.5,
   }).fitBounds(WHOLE_WORLD);
   L.control.zoom({ zoomInTitle: t("zoomIn"), zoomOutTitle: t("zoomOut"), zoomInText: "+", zoomOutText: "−" }).addTo(map);
-  L.control.scale({ imperial: false }).addTo(map);
-  const credit = [DATA_CREDIT, ...(streets.tilesUrl === null ? [] : [streets.attribution])].join(" · ");
+  L.control.scale({ imperial: false, position: "topright" }).addTo(map);
+  const credit = [DATA_CREDIT, streets.attribution].filter((each) => each !== "").join(" · ");
   L.control.attribution({ prefix: false }).addAttribution(escaped(credit)).addTo(map);
   if (streets.tilesUrl === null) drawWorld(map, topology);
   else L.tileLayer(streets.tilesUrl, { maxZoom: 19 }).addTo(map);
+  let isOpen = true;
+  const { streets: file } = streets;
+  // The map is there without them: what fails is told by the streets that are missing.
+  if (file !== null) void import("./streets").then(({ streetLayer }) => isOpen && streetLayer(file).addTo(map)).catch(() => undefined);
   const names = L.layerGroup().addTo(map);
   const scenery = L.layerGroup().addTo(map);
 
   let known: readonly City[] = [];
   let isClose = false;
-  let isOpen = true;
   const label = (): void => {
     names.clearLayers();
-    if (!isClose) for (const city of visible(map, known)) names.addLayer(nameOf(city));
+    if (!isClose && !hasStreets(map, file)) for (const city of visible(map, known)) names.addLayer(nameOf(city));
   };
   if (streets.tilesUrl === null) {
     map.on("moveend", label);
@@ -143,6 +150,13 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
   };
 }
 
+/** Whether streets with their own names are shown in the middle of the map. */
+function hasStreets(map: L.Map, file: StreetFile | null): boolean {
+  if (file === null || map.getZoom() < file.minZoom) return false;
+  const [west, south, east, north] = file.bounds;
+  return L.latLngBounds([south, west], [north, east]).contains(map.getCenter().wrap());
+}
+
 function radiusPx(map: L.Map, fence: Point & { radiusM: number }): number {
   const east = L.latLng(fence).toBounds(fence.radiusM * 2).getEast();
   return map.latLngToContainerPoint([fence.lat, east]).distanceTo(map.latLngToContainerPoint(fence));
@@ -151,10 +165,11 @@ function radiusPx(map: L.Map, fence: Point & { radiusM: number }): number {
 function drawWorld(map: L.Map, topology: Topology): void {
   const { land, countries } = topology.objects;
   if (land === undefined || countries === undefined) return;
-  const still = { interactive: false, smoothFactor: 0.8 };
-  L.geoJSON(flat(feature(topology, land)), { style: { ...still, className: "map-land", weight: 0, fillOpacity: 1 }, interactive: false }).addTo(map);
+  map.createPane("world").classList.add("map-world"); // below the streets
+  const still = { interactive: false, smoothFactor: 0.8, pane: "world" };
+  L.geoJSON(flat(feature(topology, land)), { style: { ...still, className: "map-land", weight: 0, fillOpacity: 1 }, interactive: false, pane: "world" }).addTo(map);
   const borders = mesh(topology, countries as GeometryCollection, (one, other) => one !== other);
-  L.geoJSON(borders, { style: { ...still, className: "map-border", weight: 1, fill: false }, interactive: false }).addTo(map);
+  L.geoJSON(borders, { style: { ...still, className: "map-border", weight: 1, fill: false }, interactive: false, pane: "world" }).addTo(map);
 }
 
 /** Rings that cross the antimeridian (Russia, Fiji) are continued beyond it, and drawn on its other side too. */

@@ -6,6 +6,7 @@ import { useEffect } from "preact/hooks";
 import { coordinates } from "../format";
 import { t } from "../strings";
 import { isShortLink, parsePoint } from "./coordinates";
+import { mayBePostcode, postcodes, searchPostcodes, type Postcode } from "./postcodes";
 import { places, search, type City, type Suggestion } from "./search";
 
 const SUGGESTIONS = 6;
@@ -27,7 +28,12 @@ export function PlaceField({ id, label, hint, text, children }: PlaceFieldProps)
   const chosenByEnter = useSignal<string | null>(null);
   const chosen = useSignal<{ text: string; label: string } | null>(null);
   const isName = useComputed(() => /\p{L}/u.test(text.value) && !/^(?:https?|geo):/i.test(text.value.trim()) && parsePoint(text.value) === null);
-  const options = useComputed<readonly Suggestion[]>(() => (isName.value && names.value !== null ? search(names.value, text.value, SUGGESTIONS) : []));
+  const codes = useSignal<readonly Postcode[]>([]);
+  const isCode = useComputed(() => mayBePostcode(text.value) && parsePoint(text.value) === null);
+  const options = useComputed<readonly Suggestion[]>(() => {
+    const coded = isCode.value ? searchPostcodes(codes.value, text.value, SUGGESTIONS) : [];
+    return coded.length > 0 || !isName.value || names.value === null ? coded : search(names.value, text.value, SUGGESTIONS);
+  });
   const isOpen = options.value.length > 0 && closedFor.value !== text.value;
 
   useEffect(() => {
@@ -37,6 +43,13 @@ export function PlaceField({ id, label, hint, text, children }: PlaceFieldProps)
       (all) => isGone || ((names.value = all), (hasFailed.value = false)),
       () => isGone || (hasFailed.value = true),
     );
+    return () => void (isGone = true);
+  }, [text.value]);
+
+  useEffect(() => {
+    if (!isCode.value || codes.value.length > 0) return;
+    let isGone = false;
+    postcodes().then((all) => isGone || (codes.value = all), () => undefined); // names and coordinates work without them
     return () => void (isGone = true);
   }, [text.value]);
 
@@ -56,7 +69,7 @@ export function PlaceField({ id, label, hint, text, children }: PlaceFieldProps)
     if (event.key === "Enter") {
       const picked = options.value[Math.max(0, active.value)];
       if (picked !== undefined) choose(picked);
-      else if (isName.value) chosenByEnter.value = text.value;
+      else if (isName.value || isCode.value) chosenByEnter.value = text.value;
     } else if (event.key === "Escape") {
       closedFor.value = text.value;
       active.value = -1;

@@ -113,7 +113,7 @@ function lies(city: City, area: string): boolean {
 const countriesOf = (code: string): string[] => [code, countryIn(code, language.value), countryIn(code, "en")];
 
 const displays = new Map<string, Intl.DisplayNames>();
-function countryIn(code: string, tongue: string): string {
+export function countryIn(code: string, tongue: string): string {
   const known = displays.get(tongue) ?? new Intl.DisplayNames(tongue, { type: "region" });
   displays.set(tongue, known);
   return known.of(code) ?? code;

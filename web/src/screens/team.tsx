@@ -1,7 +1,7 @@
 // Who may act for the workspace: members, keys of programs, webhooks, and the wallet's other workspaces.
 import { useSignal } from "@preact/signals";
 import { ApiError, api, need, once, type Model } from "../api";
-import { dateTime, microOf, short, usdc } from "../format";
+import { dateTime, listed, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Confirm, Countdown, Empty, Field, Page, Unread, useReading } from "../parts";
 import { me, notify, now, workspace } from "../store";
 import { t, type Word } from "../strings";
@@ -147,10 +147,10 @@ function Keys({ mayChange }: { mayChange: boolean }) {
                 <small><code>{each.prefix}…</code> · {each.scopes.join(", ")}</small>
                 {each.limits !== null && (
                   <small>
-                    {[
-                      each.limits.perSessionMicroUsdc !== null && t("limitSession", { amount: usdc(each.limits.perSessionMicroUsdc) }),
-                      each.limits.perDayMicroUsdc !== null && t("limitDay", { amount: usdc(each.limits.perDayMicroUsdc) }),
-                    ].filter(Boolean).join(", ")}
+                    {listed([
+                      ...(each.limits.perSessionMicroUsdc === null ? [] : [t("limitSession", { amount: usdc(each.limits.perSessionMicroUsdc) })]),
+                      ...(each.limits.perDayMicroUsdc === null ? [] : [t("limitDay", { amount: usdc(each.limits.perDayMicroUsdc) })]),
+                    ])}
                   </small>
                 )}
                 <small>{each.lastUsedAt === null ? t("neverUsed") : t("lastUsed", { time: dateTime(each.lastUsedAt) })}</small>
