@@ -60,8 +60,10 @@ class PublicDocuments:
 
     async def _body(self, answer: httpcore.Response) -> bytes | None:
         kept = b""
-        async for part in answer.aiter_stream():
-            kept += part
-            if len(kept) > self._bytes_max:
-                return None
-        return kept
+        # Cancelled, not left: the generators of httpcore end in order only where they wait for the network.
+        with trio.CancelScope() as reading:
+            async for part in answer.aiter_stream():
+                kept += part
+                if len(kept) > self._bytes_max:
+                    reading.cancel()
+        return None if reading.cancel_called else kept
