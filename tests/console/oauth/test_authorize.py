@@ -131,5 +131,5 @@ def test_a_request_for_access_says_what_is_wrong_and_warns_of_other_hosts(
         tab.shows("h1", "This request for access is wrong")
         review.look(tab, "authorize-wrong")
         tab.page.goto(a_request(code_challenge_method="plain"))
-        tab.shows("button", "Back to app.example")
+        tab.shows("main button", "Back to app.example")
         assert review.wrong + tab.problems == []

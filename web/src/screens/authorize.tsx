@@ -23,6 +23,7 @@ export default function Authorize() {
   const days = useSignal<Model["GrantBody"]["days"]>(30);
   const limits = useLimits();
   useEffect(() => {
+    [asked.value, refused.value, isDone.value] = [null, null, false];
     need(api.GET("/api/v1/me/authorization-request", { params: { query: { request } } })).then(
       (found) => (asked.value = found),
       (error: unknown) => {
@@ -64,7 +65,7 @@ export default function Authorize() {
         </dl>
         {!shown.isLoopback && <Banner kind="warn" icon="warn">{t("accessHostWarning", { host: shown.redirectHost })}</Banner>}
         <h2>{t("accessMay")}</h2>
-        <ul class="plain">
+        <ul class="bullets">
           {SCOPES.filter(([scope]) => shown.scopes.includes(scope)).map(([scope, word]) => (
             <li key={scope}>{t(word)} <code class="dim">{scope}</code></li>
           ))}
