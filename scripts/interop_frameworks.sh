@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the frameworks of docs/guides/agents.md into an environment of its own: they bring another version of MCP's library.
+# Installs the frameworks of docs/guides/agents.md into environments of their own: they bring another version of MCP's library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/kept.sh
@@ -11,4 +11,8 @@ store=$(readlink -f .interop/frameworks)
 "$store/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
   openai-agents==0.24.0 langgraph==1.2.24 langchain==1.5.2 langchain-openai==1.7.4 langchain-mcp-adapters==0.3.2 \
   'pydantic-ai-slim[mcp,openai]==2.68.0' anthropic==2.12.0 mcp==1.30.0
+# Pipecat, for examples/pipecat_input.py, with what the client needs; the client itself is read from the checkout.
+.venv/bin/python -m venv --clear "$store/pipecat"
+"$store/pipecat/bin/python" -m pip install --quiet --disable-pip-version-check \
+  pipecat-ai==1.14.0 'packages/sightline-client[frames]'
 touch "$store/done"
