@@ -48,7 +48,9 @@ class Group:
 
 CHAIN_TESTS: Final = (
     "tests/chain/relayer/test_relayer_rounds.py", "tests/chain/relayer/test_relayer_limits.py",
-    "tests/chain/relayer/test_relayer_fees.py", "tests/chain/watcher",
+    "tests/chain/relayer/test_relayer_fees.py", "tests/chain/relayer/test_gas_key.py", "tests/chain/watcher",
+    *(f"tests/chain/escrow/test_{name}.py" for name in ("escrow_relayer", "extensions", "meter", "permits")),
+    "-m", "not interop",
 )  # fmt: skip
 LEDGER_TESTS: Final = ("tests/contract/ledger",)
 STORE_TESTS: Final = tuple(f"tests/contract/test_{name}.py" for name in ("store_reads", "store_writes", "webhooks"))
@@ -75,7 +77,15 @@ RULE_TESTS: Final = (
 GROUPS: Final[dict[str, Group]] = {
     "session": Group(("sightline/domain/session", "sightline/domain/operator"), SESSION_TESTS),
     "domain": Group(("sightline/domain/*.py",), RULE_TESTS),
-    "chain": Group(("sightline/chain/relayer", "sightline/chain/watcher", "sightline/chain/fees.py"), CHAIN_TESTS),
+    "chain": Group(
+        (
+            "sightline/chain/relayer",
+            "sightline/chain/watcher",
+            *(f"sightline/chain/{name}.py" for name in ("fees", "gas_key", "permits", "signing_process")),
+        ),
+        CHAIN_TESTS,
+        is_on_postgres=True,
+    ),
     "ledgers": Group(
         ("simulation/memory/ledger.py", "simulation/memory/ledger_outbox.py"),
         (*LEDGER_TESTS, *STORE_TESTS, "-k", "not postgres"),

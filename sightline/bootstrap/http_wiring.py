@@ -80,6 +80,7 @@ def make_public_app(
         oauth_clients=identity.oauth_clients,
         grants=identity.grants,
         view_keys=identity.view_keys,
+        shares=identity.shares,
         webhooks=core.webhooks.endpoints,
         tickets=tickets,
         wallet_sessions=identity.sessions,

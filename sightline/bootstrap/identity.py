@@ -10,7 +10,7 @@ from sightline.bootstrap.start_errors import check_setting
 from sightline.domain.access import Holder, Operation
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import MINUTE_MS
-from sightline.identity.api_keys import ApiKeys, ViewKeys
+from sightline.identity.api_keys import ApiKeys, ViewKeys, ViewShares
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import AuthorizeOptions, Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey, parse_cookie_keys
@@ -46,6 +46,7 @@ class Identity:
     oauth_clients: OAuthClients
     grants: Grants
     view_keys: ViewKeys
+    shares: ViewShares
     cookies: CookieCodec
     sessions: WalletSessions
     authorizer: Authorizer
@@ -118,6 +119,9 @@ def make_identity(core: Core) -> Identity:
         oauth_clients=OAuthClients(hasher, clock, core.webhooks.documents.get),
         grants=Grants(PostgresGrants(stores.database), api_keys, hasher, clock, ids),
         view_keys=ViewKeys(store, hasher, clock, is_suspended=is_suspended),
+        shares=ViewShares(
+            store, hasher, clock, ids, record=stores.withdrawals.record, on_ended=core.video.access.withdraw
+        ),
         cookies=cookies,
         sessions=sessions,
         authorizer=authorizer,

@@ -79,6 +79,7 @@ class Sampler:
                 counted_at_ms = self._clock.now_ms()
             except SightlineError as error:
                 failure = error
+        await self._chain.probe_signers()
         if self._owned.role_lease(ServerRole.RELAYER) is None:
             coin = None
         else:

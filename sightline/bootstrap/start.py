@@ -45,6 +45,7 @@ from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.money.mandates import PostgresMandates
 from sightline.storage.postgres.money.openings import PostgresOpenings
 from sightline.storage.postgres.money.payments import PostgresPayments
+from sightline.storage.postgres.money.permits import PostgresPermits
 from sightline.storage.postgres.money.reconciliation import PostgresBooks
 from sightline.storage.postgres.operations.newest import newest_instant
 from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
@@ -98,6 +99,8 @@ async def open_core(base: Base) -> AsyncIterator[Core]:
                         relayer=PostgresOpenings(stores.outbox),
                         extensions=PostgresExtensions(database),
                         relayer_extensions=PostgresExtensions(stores.outbox),
+                        permits=PostgresPermits(database),
+                        relayer_permits=PostgresPermits(stores.outbox),
                         mandates=PostgresMandates(database),
                     ),
                     clock=clock,

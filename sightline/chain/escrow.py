@@ -20,6 +20,7 @@ from sightline.chain.contracts.messages import (
 )
 from sightline.chain.contracts.messages import Extension as ExtensionMessage
 from sightline.chain.meter import Meter
+from sightline.chain.permits import PermitRelay
 from sightline.chain.relayer.openings import hold_of, mandate_of
 from sightline.chain.rpc.reader import hex_bytes
 from sightline.domain.addresses import recovered_address
@@ -31,6 +32,7 @@ from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.ports.chain import CallRevertedError, ChainReader
 from sightline.ports.clock import Clock
 from sightline.ports.escrow import (
+    AllowancePermit,
     EscrowTerms,
     ExactAsset,
     ExactPayment,
@@ -39,6 +41,9 @@ from sightline.ports.escrow import (
     HoldOpening,
     Mandates,
     OpeningOutbox,
+    PermitOutbox,
+    PermitTerms,
+    SignedPermit,
     SignedStatement,
 )
 from sightline.ports.ledger import DAY_MS, SettlementState
@@ -82,7 +87,8 @@ class ChainEscrow:
 
     def __init__(
         self, openings: OpeningOutbox, extensions: ExtensionOutbox, mandates: Mandates, meter: Meter,
-        reader: ChainReader, domains: Domains, *, clock: Clock, own_addresses: Collection[str] = (),
+        reader: ChainReader, domains: Domains, *, permits: PermitOutbox, clock: Clock,
+        own_addresses: Collection[str] = (),
         unpaid_opens_max: int = 0,
     ) -> None:  # fmt: skip
         """Create it.
@@ -94,6 +100,10 @@ class ChainEscrow:
         self._unpaid_opens_max = unpaid_opens_max
         self._openings = openings
         self._extensions = extensions
+        self._permits = permits
+        self._permit_relay = PermitRelay(permits, reader, domains.token, domains.escrow.contract, clock=clock)
+        self._permit_relay.require_budget = self._require_gas_budget
+        self._permit_relay.wake_relayer = lambda: self.wake_relayer()
         self.mandates = mandates
         self._meter = meter
         self._reader = reader
@@ -112,6 +122,14 @@ class ChainEscrow:
         """Look for holds at once: the relayer of this server has completed a round."""
         self._news.set()
         self._news = trio.Event()
+
+    async def permit_terms(self, owner: str, amount: MicroUsdc, deadline_s: int) -> PermitTerms:
+        """Return what an owner signs to give the contract an allowance without gas."""
+        return await self._permit_relay.terms(owner, amount, deadline_s)
+
+    async def relay_permit(self, permit: SignedPermit, owner: str) -> AllowancePermit:
+        """Send a permit of this owner to the token, and return it when it is in a block."""
+        return await self._permit_relay.relay(permit, owner)
 
     async def open_hold(self, session: Session) -> str:
         """Open the hold of a session, and return its transaction when it is in a block."""
@@ -252,18 +270,21 @@ class ChainEscrow:
         return None
 
     async def _require_gas_budget(self, payer: str) -> None:
-        """Refuse a payer whose holds have used up the gas that the service pays: they ended without a charge."""
-        if not self._unpaid_opens_max:
+        """Refuse a payer who has used up the gas that the service pays: permits, and holds without a charge."""
+        limit, now_ms = self._unpaid_opens_max, self._clock.now_ms()
+        if not limit:
             return
-        now_ms = self._clock.now_ms()
-        asked_at_ms = await self._openings.unpaid(payer, since_ms=now_ms - DAY_MS, limit=self._unpaid_opens_max)
-        if len(asked_at_ms) >= self._unpaid_opens_max:
-            wait_ms = max(SECOND_MS, asked_at_ms[-1] + DAY_MS - now_ms)
+        since_ms = now_ms - DAY_MS
+        opens_ms = await self._openings.unpaid(payer, since_ms=since_ms, limit=limit)
+        permits_ms = await self._permits.paid_for(payer, since_ms=since_ms, limit=limit)
+        paid_at_ms = sorted([*opens_ms, *permits_ms], reverse=True)
+        if len(paid_at_ms) >= limit:
+            wait_ms = max(SECOND_MS, paid_at_ms[limit - 1] + DAY_MS - now_ms)
             raise RefusedError(
                 Refusal(
                     Code.RATE_LIMITED, "session:gasBudget",
-                    f"{self._unpaid_opens_max} sessions of this payer in 24 hours were opened on the chain and ended "
-                    "without a charge. The service pays their gas, and opens no more until one of them is a day old",
+                    f"The service has paid the gas of {limit} transactions of this payer in 24 hours: permits, and "
+                    "sessions that ended without a charge. It pays no more until one of them is a day old",
                     retry_after_s=math.ceil(wait_ms / SECOND_MS),
                 )
             )  # fmt: skip

@@ -1,19 +1,20 @@
 """The meter's key: it names payees, charges holds and signs statements. It holds no money and sends no transaction."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol, final
-
-from eth_utils.address import is_address, to_checksum_address
+from typing import Final, Protocol, final
 
 from sightline.chain.contracts.messages import SigningDomain, TypedMessage, escrow_domain
-from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import hex_bytes
-from sightline.chain.signer import KeyRefusedError, Signer
+from sightline.chain.signer import Signer
+from sightline.chain.signing_process import SigningProcess, open_signing_process
 from sightline.domain.addresses import recovered_address
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ids import Ids
+
+SIGN_METHODS: Final = ("eth_signTypedData_v4", "eth_signTypedData")
+"""Web3Signer has the second one only. Both take JSON as text."""
 
 
 class Meter(Protocol):
@@ -24,11 +25,20 @@ class Meter(Protocol):
         """The EIP-55 address that the contract knows as a meter."""
         ...
 
+    @property
+    def why_away(self) -> str | None:
+        """Why the process that has the key does not sign now; None if it does, or if the key is in this process."""
+        ...
+
+    async def probe(self) -> None:
+        """Ask the process that has the key whether it is there."""
+        ...
+
     async def sign(self, message: TypedMessage) -> bytes:
         """Return the signature of a message in the contract's domain: r, s and v, 65 bytes.
 
         Raises:
-            ChainUnavailableError: The signer does not answer.
+            SignerUnavailableError: The signer does not answer, or refuses.
         """
         ...
 
@@ -36,6 +46,8 @@ class Meter(Protocol):
 @final
 class MeterKey:
     """A meter whose key is in this process. Its repr shows the address only."""
+
+    why_away: str | None = None
 
     def __init__(self, key: bytes, *, chain_id: int, contract: str) -> None:
         """Create a meter from a private key.
@@ -50,6 +62,9 @@ class MeterKey:
     def __repr__(self) -> str:
         return f"MeterKey({self.address})"
 
+    async def probe(self) -> None:
+        """The key is there."""
+
     async def sign(self, message: TypedMessage) -> bytes:
         """Sign a message in the contract's domain."""
         v, r, s = self._signer.sign_digest(self._domain.digest(message))
@@ -58,30 +73,32 @@ class MeterKey:
 
 @final
 class RemoteMeter:
-    """A meter whose key is in another process, which signs typed data over JSON-RPC.
+    """A meter whose key is in another process, which signs typed data over JSON-RPC."""
 
-    The method is eth_signTypedData_v4, or eth_signTypedData, which is its name in Web3Signer. Both take JSON as text.
-    """
-
-    def __init__(self, rpc: JsonRpc, address: str, domain: SigningDomain) -> None:
-        """Use `open_remote_meter`, which asks the process for its address."""
-        self._rpc = rpc
+    def __init__(self, process: SigningProcess, domain: SigningDomain) -> None:
+        self._process = process
         self._domain = domain
-        self._methods: Sequence[str] = ("eth_signTypedData_v4", "eth_signTypedData")
-        """Those that the process may have."""
-        self.address = address
+        self.address = process.address
+
+    @property
+    def why_away(self) -> str | None:
+        """Why the process does not sign now; None if it does."""
+        return self._process.why_away
+
+    async def probe(self) -> None:
+        """Ask the process whether it is there."""
+        await self._process.probe()
 
     async def sign(self, message: TypedMessage) -> bytes:
         """Have a message signed in the contract's domain, and check the signature."""
         typed_data = json.dumps(self._domain.typed_data(message))
-        answers = await self._rpc.batch([(method, [self.address, typed_data]) for method in self._methods])
-        refusals = [answer for answer in answers if isinstance(answer, RpcResponseError)]
-        if len(refusals) == len(answers):
-            raise ChainUnavailableError(f"the meter's signer refuses: {refusals[0].message}") from refusals[0]
-        self._methods = [each for each, answer in zip(self._methods, answers, strict=True) if answer not in refusals]
-        signature = hex_bytes(next(answer for answer in answers if answer not in refusals))
+        answer = await self._process.sign(SIGN_METHODS, self.address, typed_data)
+        try:
+            signature = hex_bytes(answer)
+        except ChainUnavailableError:
+            signature = b""
         if recovered_address(self._domain.digest(message), signature) != self.address.lower():
-            raise ChainUnavailableError(f"the signer's signature is not that of the meter {self.address}")
+            raise self._process.failure(f"returned a signature that is not that of {self.address}")
         return signature
 
 
@@ -92,14 +109,8 @@ async def open_remote_meter(
     """Connect to the process that has the meter's key.
 
     Raises:
-        KeyRefusedError: It does not have exactly one key.
-        ChainUnavailableError: It does not answer.
+        KeyRefusedError: It does not have exactly one key, or a well-known one.
+        SignerUnavailableError: It does not answer.
     """
-    async with open_rpc(url, RpcOptions(timeout_ms=timeout_ms), ids) as rpc:
-        try:
-            accounts = await rpc.call("eth_accounts")
-        except RpcResponseError as error:
-            raise ChainUnavailableError(f"the meter's signer refuses: {error.message}") from error
-        if not isinstance(accounts, list) or len(accounts) != 1 or not is_address(accounts[0]):
-            raise KeyRefusedError("the meter's signer must have one account, the meter's")
-        yield RemoteMeter(rpc, to_checksum_address(accounts[0]), escrow_domain(chain_id, contract))
+    async with open_signing_process(url, key="the meter's", timeout_ms=timeout_ms, ids=ids) as process:
+        yield RemoteMeter(process, escrow_domain(chain_id, contract))

@@ -1,6 +1,6 @@
 """Opens the chain with its options, checks it against the database, and runs relayer and watcher."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from sightline.chain.embedded.node import (
     running_node,
 )
 from sightline.chain.escrow import ChainEscrow, Domains
+from sightline.chain.gas_key import GasKey, LocalGasKey, open_remote_gas_key
 from sightline.chain.meter import Meter, MeterKey, open_remote_meter
 from sightline.chain.profile import profile_of
 from sightline.chain.reconcile.reconciler import BooksRows, Reconciler
@@ -52,7 +53,7 @@ from sightline.ports.chain import (
     SettlementUpdate,
 )
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import ExtensionOutbox, Mandates, OpeningOutbox
+from sightline.ports.escrow import ExtensionOutbox, Mandates, OpeningOutbox, PermitOutbox
 from sightline.ports.ids import Ids
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import ChainIdentity, Ledger, SettlementOutbox, WalletLedger, WalletReading
@@ -85,6 +86,8 @@ class ChainOptions:
     settlement_address: str | None = None
     relayer_key: bytes | None = None
     """Private key of 32 bytes; `signer.read_keystore` reads encrypted files."""
+    relayer_signer_url: str | None = None
+    """JSON-RPC URL of the process that has the relayer's key, in place of `relayer_key`."""
     refund_key: bytes | None = None
     """Private key of the account that pays refunds on an external chain; None: no refunds."""
     start_block: int = 0
@@ -181,6 +184,10 @@ class Holds:
     """The outbox of extensions, as all servers use it."""
     relayer_extensions: ExtensionOutbox
     """The same, as the relayer writes it."""
+    permits: PermitOutbox
+    """The outbox of permits, as all servers use it."""
+    relayer_permits: PermitOutbox
+    """The same, as the relayer writes it."""
     mandates: Mandates
 
 
@@ -197,7 +204,7 @@ class ChainService:
         make_relayer: Callable[[], Relayer], make_watcher: Callable[[], Watcher],
         reconciler: Callable[[BooksRows], Reconciler],
         faucet: PayTestMoney | None, clock: Clock, limits: ContractLimits, fee_cap_wei: int,
-        refund_signer: Signer | None = None,
+        keys: Mapping[str, GasKey | Meter], refund_signer: Signer | None = None,
     ) -> None:  # fmt: skip
         self.limits = limits
         self.escrow: ChainEscrow | None = None
@@ -206,6 +213,7 @@ class ChainService:
         """Called to wake relayer or watcher when it does not run here. Losing the call costs one polling interval."""
         self._rpc = rpc
         self._refund_signer = refund_signer
+        self._keys = keys
         self._fee_cap_wei = fee_cap_wei
         self.config = config
         self.reader: ChainReader = reader
@@ -345,6 +353,15 @@ class ChainService:
             round_at_ms=max(relayer.round_at_ms, self._relayer_since_ms), halted_because=relayer.halted_because
         )
 
+    def signers(self) -> Mapping[str, str | None]:
+        """Why the process that has a key does not sign, by key; None if it does, or if the key is in this process."""
+        return {name: key.why_away for name, key in self._keys.items()}
+
+    async def probe_signers(self) -> None:
+        """Ask the processes that have keys whether they are there; `signers` gives the result."""
+        for key in self._keys.values():
+            await key.probe()
+
     def endpoints(self) -> Sequence[EndpointHealth]:
         """Health of the endpoints. A single one is never left out."""
         return [each.health for each in self._rpc.endpoints]
@@ -366,12 +383,12 @@ class ChainService:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Endpoint, contracts and key of a chain that was reached."""
+    """Endpoint, contracts and keys of a chain that was reached."""
 
     rpc: JsonRpc
     url: str
     identity: ChainIdentity
-    signer: Signer
+    gas_key: GasKey
     meter: Meter | None
     """Signs for SessionEscrow; None with SessionSettlement."""
     refund_signer: Signer | None
@@ -442,15 +459,16 @@ async def open_chain(
                 raise ChainRefusedError("SessionEscrow needs a database: holds are stored before they are opened")
             domains = await _domains(reader, endpoint.identity.chain_id, token, settlement)
             escrow = ChainEscrow(
-                holds.all, holds.extensions, holds.mandates, meter, reader, domains, clock=clock,
+                holds.all, holds.extensions, holds.mandates, meter, reader, domains, clock=clock, permits=holds.permits,
                 own_addresses=await _own_addresses(reader, endpoint, settlement),
                 unpaid_opens_max=options.unpaid_opens_max,
             )  # fmt: skip
             parts = EscrowParts(
-                openings=holds.relayer, extensions=holds.relayer_extensions, meter=meter, on_round=escrow.on_round
-            )
+                openings=holds.relayer, extensions=holds.relayer_extensions, permits=holds.relayer_permits,
+                meter=meter, on_round=escrow.on_round,
+            )  # fmt: skip
         make_relayer = partial(
-            Relayer, endpoint.rpc, outbox or ledger, endpoint.signer, endpoint.identity, relayer_options,
+            Relayer, endpoint.rpc, outbox or ledger, endpoint.gas_key, endpoint.identity, relayer_options,
             clock=clock, ids=ids, escrow=parts,
         )  # fmt: skip
         make_watcher = partial(
@@ -459,7 +477,7 @@ async def open_chain(
                 depth=endpoint.depth, finality_tag=endpoint.finality_tag, poll_ms=endpoint.poll_ms,
                 start_block=options.start_block, is_escrow=meter is not None,
             ),
-            relayer=endpoint.signer.address, clock=clock, ids=ids,
+            relayer=endpoint.gas_key.address, clock=clock, ids=ids,
         )  # fmt: skip
         # The watcher reads from the first endpoint: what it was told wrong, another one tells otherwise.
         source = ChainSource(endpoint.rpc.from_last(), token=token, contract=settlement, is_escrow=meter is not None)
@@ -476,10 +494,12 @@ async def open_chain(
             is_escrow=meter is not None,
         )
         service = ChainService(
-            config=config, reader=reader, rpc=endpoint.rpc, relayer_address=endpoint.signer.address,
+            config=config, reader=reader, rpc=endpoint.rpc, relayer_address=endpoint.gas_key.address,
             make_relayer=make_relayer, make_watcher=make_watcher, reconciler=make_reconciler,
             faucet=endpoint.faucet, clock=clock,
-            limits=limits, fee_cap_wei=options.fee_cap_wei, refund_signer=endpoint.refund_signer,
+            limits=limits, fee_cap_wei=options.fee_cap_wei,
+            keys={"relayer": endpoint.gas_key} | ({} if meter is None else {"meter": meter}),
+            refund_signer=endpoint.refund_signer,
         )  # fmt: skip
         if escrow is not None:
             escrow.wake_relayer = service.notify
@@ -538,7 +558,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> E
             usdc_address=node.usdc_address.lower(),
             settlement_address=node.settlement_address.lower(),
         ),
-        signer=Signer(node.relayer_key),
+        gas_key=LocalGasKey(Signer(node.relayer_key)),
         meter=_meter(node.meter_key, node.chain_id, node.settlement_address) if options.is_escrow else None,
         refund_signer=Signer(node.refund_key),
         chain_name=options.chain_name or "Sightline embedded test chain",
@@ -551,16 +571,12 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> E
 
 
 async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids: Ids) -> Endpoint:
-    usdc, settlement, key = options.usdc_address, options.settlement_address, options.relayer_key
-    if usdc is None or settlement is None or key is None:
+    usdc, settlement = options.usdc_address, options.settlement_address
+    if usdc is None or settlement is None or (options.relayer_key is None and options.relayer_signer_url is None):
         raise ChainRefusedError("an external chain needs usdc_address, settlement_address and a relayer key")
     if not is_address(usdc) or not is_address(settlement):
         raise ChainRefusedError("usdc_address or settlement_address is not an address")
-    try:
-        signer = Signer(key)
-    except Exception as error:
-        raise KeyRefusedError("the relayer key is not a private key") from error
-    require_private_key(signer.address, key)
+    gas_key = await _external_gas_key(stack, options, ids)
     rpc = await stack.enter_async_context(open_rpc(url, RpcOptions(timeout_ms=options.rpc_timeout_ms), ids))
     rpc.chain_id = chain_id = hex_int(await rpc.call("eth_chainId"))
     if options.chain_id not in (None, chain_id):
@@ -579,8 +595,8 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids:
         rpc=rpc,
         url=url,
         identity=identity,
-        signer=signer,
-        meter=await _external_meter(stack, options, signer, identity, ids) if options.is_escrow else None,
+        gas_key=gas_key,
+        meter=await _external_meter(stack, options, gas_key, identity, ids) if options.is_escrow else None,
         refund_signer=None if options.refund_key is None else Signer(options.refund_key),
         chain_name=options.chain_name or profile.name or f"Chain {chain_id}",
         depth=profile.depth if options.depth is None else options.depth,
@@ -616,15 +632,28 @@ async def _own_addresses(reader: RpcReader, endpoint: Endpoint, settlement: str)
     """Return the service's accounts beside the meter's: for gas, refunds and fees."""
     fee_receiver = "0x" + (await reader.call(settlement, call_data("FEE_RECEIVER()")))[-20:].hex()
     refunds = () if endpoint.refund_signer is None else (endpoint.refund_signer.address,)
-    return (endpoint.signer.address, fee_receiver, *refunds)
+    return (endpoint.gas_key.address, fee_receiver, *refunds)
 
 
 def _meter(key: bytes, chain_id: int, contract: str) -> MeterKey:
     return MeterKey(key, chain_id=chain_id, contract=to_checksum_address(contract))
 
 
+async def _external_gas_key(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> GasKey:
+    url, key = options.relayer_signer_url, options.relayer_key
+    if url is not None:
+        return await stack.enter_async_context(open_remote_gas_key(url, timeout_ms=options.rpc_timeout_ms, ids=ids))
+    assert key is not None, "the caller has checked it"
+    try:
+        signer = Signer(key)
+    except Exception as error:
+        raise KeyRefusedError("the relayer key is not a private key") from error
+    require_private_key(signer.address, key)
+    return LocalGasKey(signer)
+
+
 async def _external_meter(
-    stack: AsyncExitStack, options: ChainOptions, relayer: Signer, identity: ChainIdentity, ids: Ids
+    stack: AsyncExitStack, options: ChainOptions, relayer: GasKey, identity: ChainIdentity, ids: Ids
 ) -> Meter:
     meter: Meter
     if options.meter_signer_url is not None:
@@ -660,7 +689,7 @@ async def _require_contracts(
         bound = _number(await reader.call(settlement, call_data("MAX_FEE_BPS()")))
         session_cap = _number(await reader.call(settlement, call_data("SESSION_CAP()")))
         if endpoint.meter is None:
-            max_rate, signer = None, endpoint.signer.address
+            max_rate, signer = None, endpoint.gas_key.address
             is_allowed = await reader.call(settlement, call_data("isRelayer(address)", [signer]))
         else:
             max_rate, signer = _number(await reader.call(settlement, call_data("MAX_RATE()"))), endpoint.meter.address

@@ -1,8 +1,9 @@
 """Loads the relayer's key, refuses well-known keys, and signs transactions."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 import rlp
 from coincurve import PrivateKey
@@ -60,10 +61,8 @@ class Signer:
 
         Source: EIP-1559, section "Specification"; RFC 6979 for the nonce of the signature.
         """
-        target = b"" if to is None else to_canonical_address(to)
-        fields = [chain_id, nonce, fees.tip_wei, fees.max_fee_wei, gas, target, value, data, []]
-        unsigned = TYPE_2 + rlp.encode(fields)
-        signature = self._key.sign_recoverable(keccak256(unsigned), hasher=None)
+        fields = transaction_fields(chain_id=chain_id, nonce=nonce, to=to, data=data, gas=gas, fees=fees, value=value)
+        signature = self._key.sign_recoverable(unsigned_digest(fields), hasher=None)
         r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")
         raw = TYPE_2 + bytes(rlp.encode([*fields, signature[64], r, s]))
         return "0x" + keccak256(raw).hex(), raw
@@ -72,6 +71,19 @@ class Signer:
         """Sign a hash of 32 bytes; returns v (27 or 28), r and s."""
         signature = self._key.sign_recoverable(digest, hasher=None)
         return 27 + signature[64], signature[:32], signature[32:64]
+
+
+def transaction_fields(
+    *, chain_id: int, nonce: int, to: str | None, data: bytes, gas: int, fees: Fees, value: int = 0
+) -> list[Any]:
+    """Return the fields of a type 2 transaction that are signed. Source: EIP-1559, section "Specification"."""
+    target = b"" if to is None else to_canonical_address(to)
+    return [chain_id, nonce, fees.tip_wei, fees.max_fee_wei, gas, target, value, data, []]
+
+
+def unsigned_digest(fields: Sequence[Any]) -> bytes:
+    """Return the hash of a transaction that its sender signs."""
+    return keccak256(TYPE_2 + bytes(rlp.encode(fields)))
 
 
 def require_private_key(address: str, key: bytes) -> None:

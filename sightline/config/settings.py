@@ -254,6 +254,11 @@ class Settings(BaseModel):
         None, description="Encrypted keystore file with the relayer's key, instead of CHAIN_RELAYER_KEY."
     )
     chain_relayer_password: SecretStr | None = Field(None, description="Password of the keystore file.")
+    chain_relayer_signer_url: str | None = Field(
+        None,
+        description="JSON-RPC URL of a process that has the relayer's key and no other one, such as Web3Signer; "
+        "instead of CHAIN_RELAYER_KEY or _KEYSTORE.",
+    )
     chain_meter_key: SecretStr | None = Field(
         None,
         description="Private key of the meter, 32 bytes in hex, not the relayer's; FUNDS_POLICY=escrow with "
@@ -526,6 +531,7 @@ class Settings(BaseModel):
         "chain_public_rpc_url",
         "chain_explorer_url",
         "chain_meter_signer_url",
+        "chain_relayer_signer_url",
         "traces_endpoint",
         "video_mediamtx_url",
         "video_mediamtx_api_url",
@@ -667,10 +673,11 @@ class Settings(BaseModel):
             missing = [f"SIGHTLINE_{name.upper()}" for name in names if getattr(self, name) is None]
             if is_wanted and missing:
                 raise ValueError(f"{what} needs {' and '.join(missing)}.")
-        if self.chain_rpc_url is not None and self.chain_relayer_key is None and self.chain_relayer_keystore is None:
+        has_relayer_key = self.chain_relayer_key is not None or self.chain_relayer_keystore is not None
+        if self.chain_rpc_url is not None and has_relayer_key == (self.chain_relayer_signer_url is not None):
             raise ValueError(
-                "SIGHTLINE_CHAIN_RPC_URL needs the relayer's key: SIGHTLINE_CHAIN_RELAYER_KEY or "
-                "SIGHTLINE_CHAIN_RELAYER_KEYSTORE."
+                "SIGHTLINE_CHAIN_RPC_URL needs the relayer's key in one place: SIGHTLINE_CHAIN_RELAYER_KEY, "
+                "SIGHTLINE_CHAIN_RELAYER_KEYSTORE or SIGHTLINE_CHAIN_RELAYER_SIGNER_URL."
             )
         meters = [each for each in (self.chain_meter_key, self.chain_meter_signer_url) if each is not None]
         if self.chain_rpc_url is not None and self.funds_policy == "escrow" and len(meters) != 1:

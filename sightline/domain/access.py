@@ -67,6 +67,8 @@ class ApiKeyPrincipal:
     limits: KeyLimits | None = None
     session_id: str | None = None
     """The only session that the key opens; None: its workspace."""
+    is_guest: bool = False
+    """Whether the key is that of a share link: it may do what `GUEST_OPERATIONS` names."""
 
 
 @final
@@ -108,6 +110,16 @@ def holder_of(principal: Principal) -> Holder:
             return Holder(is_key=False, credential_id=session_id, workspace_id=principal.workspace_id)
 
 
+def budget_of(principal: Principal) -> str | None:
+    """Name what a principal's calls are counted against: its share link, else its workspace; None if it has neither.
+
+    Guests are counted by their link, so that they use up nothing of the workspace that shares a view.
+    """
+    if isinstance(principal, ApiKeyPrincipal) and principal.is_guest:
+        return principal.key_id
+    return principal.workspace_id
+
+
 class Operation(StrEnum):
     """Every operation that needs a credential. Calls with the same rule share one operation."""
 
@@ -128,6 +140,7 @@ class Operation(StrEnum):
     LIST_API_KEYS = auto()
     MINT_API_KEY = auto()
     REVOKE_API_KEY = auto()
+    KEEP_API_KEY = auto()
     LIST_MEMBERS = auto()
     CHANGE_MEMBERS = auto()
     GET_QUOTE = auto()
@@ -136,6 +149,8 @@ class Operation(StrEnum):
     DISPATCH_SESSION = auto()
     CANCEL_SESSION = auto()
     READ_SESSION = auto()
+    READ_SHARED_VIEW = auto()
+    SHARE_VIEW = auto()
     WATCH_VIDEO = auto()
     ACCEPT_SESSION = auto()
     START_SESSION = auto()
@@ -182,7 +197,8 @@ WALLET_SESSION_REQUIRED: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:walletSess
 NOT_A_WALLET_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:walletSessionRequired")
 ROLE_MISSING: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:role")
 WORKSPACE_MISMATCH: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:mismatch")
-OTHER_SESSION: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:session", "The API key opens one paid view only")
+OTHER_SESSION: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:session", "The API key opens one view only")
+GUEST: Final = Refusal(Code.NOT_AUTHORIZED, "share:readOnly", "A share link shows a view and its picture, nothing else")
 
 _ANY_ROLE: Final = frozenset(Role)
 _STAFF: Final = frozenset({Role.OWNER, Role.ADMIN})
@@ -232,6 +248,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.LIST_API_KEYS: _administers(roles=_ANY_ROLE),
         Operation.MINT_API_KEY: _administers(roles=_STAFF, needs_recent_signature=True),
         Operation.REVOKE_API_KEY: _administers(roles=_STAFF),
+        Operation.KEEP_API_KEY: _administers(roles=_STAFF, needs_recent_signature=True),
         Operation.LIST_MEMBERS: _administers(roles=_OWNER),
         Operation.CHANGE_MEMBERS: _administers(roles=_OWNER, needs_recent_signature=True),
         Operation.GET_QUOTE: _reads(Scope.PRICING_READ),
@@ -240,6 +257,8 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.DISPATCH_SESSION: _changes(Scope.SESSIONS_CREATE),
         Operation.CANCEL_SESSION: _changes(Scope.SESSIONS_CREATE),
         Operation.READ_SESSION: _reads(Scope.SESSIONS_READ),
+        Operation.READ_SHARED_VIEW: _reads(Scope.SESSIONS_READ),
+        Operation.SHARE_VIEW: _changes(Scope.SESSIONS_CREATE),
         Operation.WATCH_VIDEO: _watches(Scope.SESSIONS_READ),
         Operation.ACCEPT_SESSION: _changes(Scope.SESSIONS_OPERATE),
         Operation.START_SESSION: _changes(Scope.SESSIONS_OPERATE),
@@ -252,6 +271,9 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.MANAGE_WEBHOOKS: _changes(Scope.WEBHOOKS_WRITE),
     }
 )
+
+GUEST_OPERATIONS: Final = frozenset({Operation.READ_SHARED_VIEW, Operation.WATCH_VIDEO})
+"""What the key of a share link may call."""
 
 SCOPE_TO_END: Final[Mapping[Party, Scope]] = MappingProxyType(
     {Party.OPERATOR: Scope.SESSIONS_OPERATE, Party.CONSUMER: Scope.SESSIONS_CREATE}
@@ -272,7 +294,9 @@ def may_call(principal: Principal, operation: Operation) -> Refusal | None:
     """
     rule = RULES[operation]
     match principal:
-        case ApiKeyPrincipal(scopes=scopes):
+        case ApiKeyPrincipal(scopes=scopes, is_guest=is_guest):
+            if is_guest and operation not in GUEST_OPERATIONS:
+                return GUEST
             if rule.keys_refused is not None:
                 return rule.keys_refused
             return scope_missing(rule.scopes) if rule.scopes and not rule.scopes & scopes else None

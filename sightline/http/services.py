@@ -8,7 +8,7 @@ from sightline.actors.service.broker import Broker
 from sightline.evidence.signing import C2paEvidence
 from sightline.http.audit import Audit
 from sightline.http.pipeline.stream_tickets import StreamTickets
-from sightline.identity.api_keys import ApiKeys, ViewKeys
+from sightline.identity.api_keys import ApiKeys, ViewKeys, ViewShares
 from sightline.identity.invitations import Invitations
 from sightline.identity.members import Members
 from sightline.identity.oauth.clients import OAuthClients
@@ -89,6 +89,7 @@ class Services:
     oauth_clients: OAuthClients
     grants: Grants
     view_keys: ViewKeys
+    shares: ViewShares
     audit: Audit
     webhooks: WebhookEndpoints
     tickets: StreamTickets

@@ -1,4 +1,4 @@
-"""Mint, list and revoke API keys. The caller has checked the permission (`domain.access`)."""
+"""Mint, list and revoke API keys, and those of one session. The caller has checked the permission (`domain.access`)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +27,10 @@ LABEL_LENGTH_MAX: Final = 80
 VIEW_KEY_LABEL: Final = "paid view"
 GRANT_CACHE_MS: Final = 5 * SECOND_MS
 """Age up to which the record of an access token is used without reading it again."""
+KEPT: Final = "kept"
+SHARES_MAX: Final = 20
+"""Share links of one session that are open at the same time."""
+SHARES_LISTED_MAX: Final = 100
 
 
 @final
@@ -156,6 +160,24 @@ class ApiKeys:
         )
         return record
 
+    async def keep(self, workspace_id: str, key_id: str) -> ApiKeyRecord:
+        """Take back a revocation during its grace period. A key that is not revoked stays as it is.
+
+        Raises:
+            RefusedError: NOT_FOUND, also for a key of another workspace. INVALID_STATE when the grace period has ended.
+        """
+        now_ms = self._clock.now_ms()
+        record = await self._store.keep_key(workspace_id, key_id, now_ms=now_ms)
+        if record is None:
+            raise RefusedError(refusals.UNKNOWN_KEY)
+        if record.revoked_at_ms is not None:
+            raise RefusedError(refusals.GRACE_OVER)
+        kept = Withdrawal(
+            kind=WithdrawalKind.KEY, at_ms=now_ms, workspace_id=workspace_id, subject=key_id, state=KEPT
+        )  # fmt: skip
+        await self._record(kept)
+        return record
+
 
 @final
 class ViewKeys:
@@ -226,6 +248,80 @@ class ViewKeys:
             session_id=session_id,
         )
         return await self._store.add_view_key(record, self._hasher.digest(plaintext))
+
+
+@final
+class ViewShares:
+    """Makes, lists and revokes share links: keys that show one session and its picture until a set time."""
+
+    def __init__(
+        self,
+        store: IdentityStore,
+        hasher: KeyHasher,
+        clock: Clock,
+        ids: Ids,
+        *,
+        record: RecordWithdrawal = record_nothing,
+        on_ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_ended` is called when a link has ended before its time, so that who watches by it is looked for."""
+        self._store = store
+        self._hasher = hasher
+        self._clock = clock
+        self._ids = ids
+        self._record = record
+        self._on_ended = on_ended
+
+    async def make(
+        self, workspace_id: str, session_id: str, *, created_by: str, label: str, lifetime_ms: int,
+        call: IdempotencyRecord | None = None,
+    ) -> MintedKey:  # fmt: skip
+        """Make the key of a share link.
+
+        Args:
+            created_by: The address of the workspace's wallet.
+            call: The record of the call, stored together with the key.
+
+        Raises:
+            RefusedError: CONFLICT when the session has the maximum number of open links, or the call is recorded.
+            OutcomeUnknownError: A link may have been stored whose key is lost; it can be listed and revoked.
+        """
+        now_ms = self._clock.now_ms()
+        plaintext = compose_key(Environment.TEST, workspace_id, self._ids.token_bytes(SECRET_BYTES))
+        record = ApiKeyRecord(
+            key_id=self._ids.uuid(), workspace_id=workspace_id, label=label, prefix=shown_prefix(plaintext),
+            environment=Environment.TEST, scopes=frozenset({Scope.SESSIONS_READ}), created_at_ms=now_ms,
+            created_by_wallet=created_by, revoked_at_ms=now_ms + lifetime_ms, grace_ends_at_ms=now_ms + lifetime_ms,
+            session_id=session_id,
+        )  # fmt: skip
+        if not await self._store.add_share(record, self._hasher.digest(plaintext), limit=SHARES_MAX, call=call):
+            raise RefusedError(refusals.SHARE_LIMIT)
+        return MintedKey(record, plaintext)
+
+    async def of_session(self, workspace_id: str, session_id: str) -> tuple[ApiKeyRecord, ...]:
+        """List the newest share links of a session, ended ones included, newest first."""
+        return await self._store.shares_of(workspace_id, session_id, limit=SHARES_LISTED_MAX)
+
+    async def ends_at_ms(self, workspace_id: str, share_id: str) -> int | None:
+        """Return when a share link ends; None if there is none."""
+        record = await self._store.key_in(workspace_id, share_id)
+        return None if record is None else record.grace_ends_at_ms
+
+    async def revoke(self, workspace_id: str, session_id: str, share_id: str) -> ApiKeyRecord:
+        """End a share link now. A repeat returns the same answer.
+
+        Raises:
+            RefusedError: NOT_FOUND, also for a link of another session.
+        """
+        record = await self._store.end_share(workspace_id, session_id, share_id, now_ms=self._clock.now_ms())
+        if record is None:
+            raise RefusedError(refusals.UNKNOWN_SHARE)
+        ended_at_ms = record.grace_ends_at_ms or self._clock.now_ms()
+        self._on_ended()
+        await self._record(
+            Withdrawal(kind=WithdrawalKind.KEY, at_ms=ended_at_ms, workspace_id=workspace_id, subject=share_id)
+        )
+        return record
 
 
 def _uuid_of(derived: bytes) -> str:

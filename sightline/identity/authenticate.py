@@ -4,7 +4,8 @@ An Authorization header takes precedence over a cookie, even when it is wrong.
 
 API keys are cached for some seconds. Whether a revoked key is still in its grace period is checked at each use against
 the recorded end of the period, and cached records are younger than the period, so the 60 seconds are exact. The same
-holds for the access tokens of OAuth grants, with 5 seconds.
+holds for the access tokens of OAuth grants, with 5 seconds. A key that has ended by its cached record is read again,
+because the revocation may have been taken back. Keys of share links are not cached, because they end at once.
 Last uses are collected in memory and written in batches, so a request costs no write.
 """
 
@@ -158,18 +159,21 @@ class Authenticator:
             environment=record.environment,
             limits=record.limits,
             session_id=record.session_id,
+            is_guest=record.is_share,
         )
 
     async def _record(self, key: str, digest: bytes) -> ApiKeyRecord | None:
         asked_at_ms = self._clock.now_ms()
+        if not is_well_formed(key):
+            return None
         record = self._recent_keys.get(digest, now_ms=asked_at_ms) or self._recent_grants.get(
             digest, now_ms=asked_at_ms
         )
-        if record is not None or not is_well_formed(key):
+        if record is not None and (record.grace_ends_at_ms is None or asked_at_ms < record.grace_ends_at_ms):
             return record
         record = await self._store.key_of(digest)
         # Unknown keys are not cached: a key minted a moment later must work at once.
-        if record is not None:
+        if record is not None and not record.is_share:
             recent = self._recent_keys if record.expires_at_ms is None else self._recent_grants
             recent.put(digest, record, read_at_ms=asked_at_ms)
         return record

@@ -32,6 +32,13 @@ BAD_ENVIRONMENT: Final = Refusal(Code.INVALID_INPUT, "apiKey:environment")
 BAD_SCOPES: Final = Refusal(Code.INVALID_INPUT, "apiKey:scopes")
 KEY_LIMIT: Final = Refusal(Code.CONFLICT, "apiKey:limit")
 UNKNOWN_KEY: Final = Refusal(Code.NOT_FOUND, "apiKey:unknown")
+GRACE_OVER: Final = Refusal(
+    Code.INVALID_STATE, "apiKey:revoked", "The key's grace period has ended; mint a new key", state="REVOKED"
+)
+SHARE_LIMIT: Final = Refusal(
+    Code.CONFLICT, "share:limit", "The session has its maximum of open share links; revoke one"
+)
+UNKNOWN_SHARE: Final = Refusal(Code.NOT_FOUND, "share:unknown")
 
 BAD_ROLE: Final = Refusal(Code.INVALID_INPUT, "workspace:role")
 LAST_OWNER: Final = Refusal(Code.INVALID_STATE, "workspace:lastOwner")

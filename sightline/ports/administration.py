@@ -25,6 +25,7 @@ class AuditAction(StrEnum):
     PAYMENTS_ADOPT = "payments.adopt"
     KEY_MINT = "apiKey.mint"
     KEY_REVOKE = "apiKey.revoke"
+    KEY_KEEP = "apiKey.keep"
     MEMBER_SET = "member.set"
     MEMBER_ACCEPT = "member.accept"
     MEMBER_REMOVE = "member.remove"

@@ -40,6 +40,74 @@ class HoldExtension(OutboxRecord):
     consent: PayerConsent
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowancePermit(OutboxRecord):
+    """A permit (EIP-2612) that the relayer shall send, or has sent, for a payer. Addresses are lower-case.
+
+    `session_id` is the permit's own id, by which the outbox knows the row: a part of what was signed, so that a repeat
+    has the same. `session_id_hash` is the owner as an event's topic.
+    """
+
+    owner: str
+    spender: str
+    amount: MicroUsdc
+    nonce: int
+    """The owner's nonce in the token."""
+    deadline_s: int
+    signature: str = field(repr=False)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedPermit:
+    """A permit as a payer sends it."""
+
+    owner: str
+    spender: str
+    amount: MicroUsdc
+    nonce: int
+    deadline_s: int
+    signature: str = field(repr=False)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitTerms:
+    """What a payer signs, so that the relayer sets its allowance. Addresses are EIP-55."""
+
+    owner: str
+    spender: str
+    amount: MicroUsdc
+    nonce: int
+    deadline_s: int
+    typed_data: dict[str, Any]
+
+
+class PermitOutbox(TransactionOutbox[AllowancePermit], Protocol):
+    """The permits that the relayer sends."""
+
+    async def permit(self, permit_id: str) -> AllowancePermit | None:
+        """Return one permit; None if it was not asked for."""
+        ...
+
+    async def request(self, permit: AllowancePermit, *, now_ms: int) -> bool:
+        """Ask for a permit. One that was refused or given up is tried again; otherwise a repeat changes nothing.
+
+        Returns:
+            Whether no other permit with its nonce is on its way or was taken.
+        """
+        ...
+
+    async def withdraw(self, permit_id: str, *, reason: str, now_ms: int) -> None:
+        """Give up a permit for which no transaction may be mined any more."""
+        ...
+
+    async def paid_for(self, owner: str, *, since_ms: int, limit: int) -> list[int]:
+        """Return when the newest permits of an owner were signed that were asked for since then, newest first."""
+        ...
+
+
 class OpeningOutbox(TransactionOutbox[HoldOpening], Protocol):
     """The holds that the relayer opens."""
 
@@ -196,6 +264,25 @@ class Escrow(Protocol):
         Raises:
             RefusedError: RATE_LIMITED: the payer's budget of sponsored gas is used up.
             ChainUnavailableError: The chain does not answer.
+        """
+        ...
+
+    async def permit_terms(self, owner: str, amount: MicroUsdc, deadline_s: int) -> PermitTerms:
+        """Return what an owner signs to give the contract an allowance without gas.
+
+        Raises:
+            RefusedError: The token has no permit.
+            ChainUnavailableError: The chain does not answer.
+        """
+        ...
+
+    async def relay_permit(self, permit: SignedPermit, owner: str) -> AllowancePermit:
+        """Send a permit of this owner to the token, and return it when it is in a block. Safe to repeat.
+
+        Raises:
+            RefusedError: INVALID_INPUT: it is another owner's, for another spender, expired or not signed by the owner.
+                CONFLICT: the token has used its nonce. RATE_LIMITED: the budget of sponsored gas is used up.
+            UnavailableError: It is not in a block yet. It may still be taken.
         """
         ...
 

@@ -55,9 +55,15 @@ class ApiKeyRecord:
     """Scopes that allowed nothing when the key was minted. They are shown, and still allow nothing."""
     limits: KeyLimits | None = None
     session_id: str | None = None
-    """The only session that the key opens. Such a key has the id of its session, and its end is set when it is made."""
+    """The only session that the key opens. The end of such a key is set when it is made. The key of a paid view has
+    the id of its session, that of a share link one of its own."""
     expires_at_ms: int | None = None
     """When a grant ends, or the access token that it was found by. None: the key was minted, and has no end."""
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is the key of a share link."""
+        return self.session_id is not None and self.session_id != self.key_id
 
 
 @final
@@ -142,6 +148,26 @@ class IdentityStore(Protocol):
         """Store the key of a paid view if there is none. Returns whether the stored key is this one."""
         ...
 
+    async def add_share(
+        self, record: ApiKeyRecord, digest: bytes, *, limit: int, call: IdempotencyRecord | None = None
+    ) -> bool:
+        """Store the key of a share link unless its session has `limit` that have not ended at its creation.
+
+        The limit holds under concurrent calls. The record of the call is stored in the same transaction as the key.
+
+        Raises:
+            CallRecordedError: The call is recorded already.
+        """
+        ...
+
+    async def shares_of(self, workspace_id: str, session_id: str, *, limit: int) -> tuple[ApiKeyRecord, ...]:
+        """List the newest keys of share links of a session, ended ones included, newest first."""
+        ...
+
+    async def end_share(self, workspace_id: str, session_id: str, key_id: str, *, now_ms: int) -> ApiKeyRecord | None:
+        """End the key of a share link now, unless it has ended. Returns None if the session has no such link."""
+        ...
+
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
         """Find a key by the digest of its plaintext, or of an access token (32 bytes). Revoked keys are found too."""
         ...
@@ -151,13 +177,20 @@ class IdentityStore(Protocol):
         ...
 
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
-        """List the keys of a workspace, revoked ones included, newest first. Keys of paid views are left out."""
+        """List the keys of a workspace, revoked ones included, newest first. Keys of one session are left out."""
         ...
 
     async def revoke_key(self, workspace_id: str, key_id: str, *, now_ms: int, grace_ms: int) -> ApiKeyRecord | None:
         """Revoke a key. Revoking it again changes nothing and returns the same record.
 
-        Returns None if the workspace has no such key, or it is the key of a paid view.
+        Returns None if the workspace has no such key, or it opens one session only.
+        """
+        ...
+
+    async def keep_key(self, workspace_id: str, key_id: str, *, now_ms: int) -> ApiKeyRecord | None:
+        """Take back the revocation of a key whose grace period has not ended. A key that is not revoked stays as it is.
+
+        Returns the key as it is stored then, or None if the workspace has no such key, or it opens one session only.
         """
         ...
 
@@ -439,7 +472,7 @@ class WithdrawalKind(StrEnum):
     """What an entry is about."""
 
     KEY = "key"
-    """An API key was revoked. The subject is its id, `state` empty."""
+    """An API key was revoked: `state` is empty. `kept`: its revocation was taken back. The subject is its id."""
     MEMBER = "member"
     """A wallet's membership of a workspace was changed. The subject is its address in lower case, `state` its role, in
     the file its relation; empty: it was removed."""

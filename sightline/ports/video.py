@@ -214,6 +214,17 @@ class WatchAccess:
 
     def __init__(self) -> None:
         self.may_watch: MayWatch | None = None
+        self._withdrawn = trio.Event()
+
+    def withdraw(self) -> None:
+        """Let the viewers of this server be checked now: access of some of them was withdrawn."""
+        self._withdrawn.set()
+        self._withdrawn = trio.Event()
+
+    async def next_check(self, recheck_ms: int) -> None:
+        """Wait until viewers are to be checked again: after `recheck_ms`, or when access was withdrawn."""
+        with trio.move_on_after(recheck_ms / 1000):
+            await self._withdrawn.wait()
 
     async def is_allowed(self, holder: Holder) -> bool:
         """Whether the credential may watch now.

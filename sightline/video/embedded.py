@@ -158,7 +158,7 @@ class EmbeddedBackend:
     async def _end_withdrawn_viewers(self) -> None:
         """Check the viewers that are connected, again and again."""
         while self._access is not None:
-            await trio.sleep(self._options.recheck_ms / 1000)
+            await self._access.next_check(self._options.recheck_ms)
             try:
                 ended = await self._pool.end_viewers_without(self._is_still_allowed)
             except VideoUnavailableError as error:

@@ -105,6 +105,38 @@ class MemoryIdentityStore:
         stored = self._keys.get(digest)
         return stored is not None and stored.key_id == record.key_id
 
+    async def add_share(
+        self, record: ApiKeyRecord, digest: bytes, *, limit: int, call: IdempotencyRecord | None = None
+    ) -> bool:
+        """Keep the key of a share link within the session's limit."""
+        await trio.lowlevel.checkpoint()
+        shares = (each for each in self._keys.values() if each.is_share and each.session_id == record.session_id)
+        if sum((each.grace_ends_at_ms or 0) > record.created_at_ms for each in shares) >= limit:
+            return False
+        if call is not None and not self._record_call(call):
+            raise CallRecordedError
+        self._keys[digest] = record
+        return True
+
+    async def shares_of(self, workspace_id: str, session_id: str, *, limit: int) -> tuple[ApiKeyRecord, ...]:
+        """List the keys of a session's share links, newest first."""
+        await trio.lowlevel.checkpoint()
+        ids = (workspace_id, session_id)
+        shares = (each for each in self._keys.values() if each.is_share and (each.workspace_id, each.session_id) == ids)
+        return tuple(sorted(shares, key=lambda each: (each.created_at_ms, each.key_id), reverse=True))[:limit]
+
+    async def end_share(self, workspace_id: str, session_id: str, key_id: str, *, now_ms: int) -> ApiKeyRecord | None:
+        """End the key of a share link, once."""
+        await trio.lowlevel.checkpoint()
+        for digest, record in self._keys.items():
+            ids = (record.workspace_id, record.session_id, record.key_id)
+            if record.is_share and ids == (workspace_id, session_id, key_id):
+                ends_at_ms = min(record.grace_ends_at_ms or now_ms, now_ms)
+                ended = replace(record, revoked_at_ms=ends_at_ms, grace_ends_at_ms=ends_at_ms)
+                self._keys[digest] = ended
+                return ended
+        return None
+
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
         """Find a key by its digest."""
         await trio.lowlevel.checkpoint()
@@ -145,6 +177,17 @@ class MemoryIdentityStore:
             if (record.workspace_id, record.key_id) == (workspace_id, key_id) and record.session_id is None:
                 if record.revoked_at_ms is None:
                     record = replace(record, revoked_at_ms=now_ms, grace_ends_at_ms=now_ms + grace_ms)
+                    self._keys[digest] = record
+                return record
+        return None
+
+    async def keep_key(self, workspace_id: str, key_id: str, *, now_ms: int) -> ApiKeyRecord | None:
+        """Take back a revocation during its grace period."""
+        await trio.lowlevel.checkpoint()
+        for digest, record in self._keys.items():
+            if (record.workspace_id, record.key_id) == (workspace_id, key_id) and record.session_id is None:
+                if record.grace_ends_at_ms is not None and now_ms < record.grace_ends_at_ms:
+                    record = replace(record, revoked_at_ms=None, grace_ends_at_ms=None)
                     self._keys[digest] = record
                 return record
         return None

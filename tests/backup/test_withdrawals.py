@@ -112,3 +112,45 @@ async def test_an_invitation_that_was_withdrawn_after_the_backup_stays_withdrawn
         await database.run(lambda connection: connection.execute("DELETE FROM withdrawal"))
         is_open = await store.open_for(ADDRESS, now_ms=8, limit=1) == (invitation,)
         assert is_open is (at_ms == 7), "an invitation that is newer than the withdrawal stays"
+
+
+ADD_KEY = """
+INSERT INTO api_key (key_id, workspace_id, digest, label, prefix, environment, scopes, created_at_ms, created_by_wallet,
+  revoked_at_ms, grace_ends_at_ms, session_id)
+VALUES ($1, $2, sha256(gen_random_uuid()::text::bytea), 'x', 'x', 'TEST', '{sessions:read}', 1, 'x', $3, $4, $5)
+"""
+
+
+async def end_of(database: Database, key_id: str) -> int | None:
+    statement = "SELECT grace_ends_at_ms FROM api_key WHERE key_id = $1"
+    end: int | None = await database.read(lambda connection: connection.fetchval(statement, key_id))
+    return end
+
+
+def a_key_change(workspace_id: str, key_id: str, at_ms: int, state: str = "") -> Withdrawal:
+    return Withdrawal(
+        kind=WithdrawalKind.KEY, at_ms=at_ms, workspace_id=workspace_id, subject=key_id, state=state
+    )  # fmt: skip
+
+
+async def test_a_key_whose_revocation_was_taken_back_stays_and_one_in_its_grace_is_kept(
+    database: Database, tmp_path: Path, workspace_id: str
+) -> None:
+    log, key_id = WithdrawalLog(tmp_path / "file", database), SystemIds().uuid()
+    await database.run(lambda connection: connection.execute(ADD_KEY, key_id, workspace_id, 5, 65, None))
+    await log.apply([a_key_change(workspace_id, key_id, 5), a_key_change(workspace_id, key_id, 9, "kept")])
+    assert await end_of(database, key_id) is None
+    await log.apply([a_key_change(workspace_id, key_id, 20)])
+    assert await end_of(database, key_id) == 20
+
+
+async def test_a_share_link_that_was_revoked_after_the_backup_ends_and_an_ended_one_ends_no_later(
+    database: Database, tmp_path: Path, workspace_id: str
+) -> None:
+    log, session_id = WithdrawalLog(tmp_path / "file", database), SystemIds().uuid()
+    for end_ms, expected in ((1_000, 7), (3, 3)):
+        key_id = SystemIds().uuid()
+        row = (key_id, workspace_id, end_ms, end_ms, session_id)
+        await database.run(lambda connection, row=row: connection.execute(ADD_KEY, *row))
+        await log.apply([a_key_change(workspace_id, key_id, 7)])
+        assert await end_of(database, key_id) == expected

@@ -22,6 +22,7 @@ CALLS: dict[str, Callable[[AsyncSightline, str], Awaitable[Any]]] = {
     "workspace": lambda sl, name: sl.workspaces.get(name),
     "member": lambda sl, name: sl.workspaces.remove_member("w", name),
     "key": lambda sl, name: sl.keys.revoke("w", name),
+    "share": lambda sl, name: sl.sessions.revoke_share("s", name),
     "webhook": lambda sl, name: sl.webhooks.get(name),
     "sign-in": lambda sl, name: sl.auth.end_sign_in(name),
 }

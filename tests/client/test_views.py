@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from sightline_client import AsyncSightline, NoOperatorError
+from sightline_client import AsyncSightline, NoOperatorError, NotAuthorizedError, RevokedApiKeyError
 from tests.http.world import Party, data_of, open_world
 
 
@@ -69,3 +69,23 @@ async def sessions_of(operator: Party) -> list[str]:
     """The sessions that are assigned to an operator."""
     page = data_of(await operator.key.get("/api/v1/sessions?view=operator&state=ASSIGNED"))
     return [each["id"] for each in page["items"]]
+
+
+async def test_a_view_is_shared_with_a_program_that_may_only_look() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        world.video.show(session_id, 1)
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            made = await sl.sessions.share(session_id, expires_in_seconds=600, label="manager")
+            assert made.key not in repr(made)
+            async with AsyncSightline(world.base_url, made.key) as guest:
+                view = await guest.sessions.shared(session_id)
+                assert (view.state, view.shared_until) == ("LIVE", made.expires_at)
+                assert (await guest.sessions.frame(session_id)) is not None
+                with pytest.raises(NotAuthorizedError):
+                    await guest.sessions.end(session_id)
+                assert [each.is_open for each in await sl.sessions.shares(session_id)] == [True]
+                assert not (await sl.sessions.revoke_share(session_id, made.share_id)).is_open
+                with pytest.raises(RevokedApiKeyError):
+                    await guest.sessions.shared(session_id)

@@ -165,6 +165,7 @@ WRONG_ADDRESSES: Final = (
     ("CHAIN_RPC_URL", "http://one.example,two.example/hunter2"),
     ("CHAIN_RPC_URL", "http://one.example/hunter2, http://one.example/hunter2"),
     *(("CHAIN_EXPLORER_URL", "javascript:alert(1)"), ("CHAIN_METER_SIGNER_URL", "127.0.0.1:9000")),
+    ("CHAIN_RELAYER_SIGNER_URL", "127.0.0.1:9000"),
     ("CHAIN_USDC_ADDRESS", "usdc"),
     *(("CHAIN_SETTLEMENT_ADDRESS", "0x1234"), ("MAP_TILES_URL", "tiles.example.org")),
     *(("VIDEO_MEDIAMTX_URL", "localhost:8889"), ("VIDEO_MEDIAMTX_API_URL", "http://:9997")),

@@ -1,4 +1,4 @@
-"""Looks at a screen in every form: nothing for axe to report, nothing wider than the window, in English and German.
+"""Looks at a screen in every form: nothing for axe to report, nothing wider than the window, in each language.
 
 If UPDATE_IMAGES is set, its pictures are stored in .interop/console, and those of the README in docs/images.
 """
@@ -25,12 +25,20 @@ CONTRAST = {"type": "rule", "values": ["color-contrast"]}
 IMAGE_WIDTH = 880
 UPDATES_IMAGES = bool(os.environ.get("UPDATE_IMAGES"))
 
+EXCESS = """() => {
+  const page = document.documentElement;
+  scrollTo(-innerWidth, scrollY);  // from right to left, what is too wide hangs out on the left
+  const hidden = Math.abs(scrollX);
+  scrollTo(0, scrollY);
+  return Math.max(page.scrollWidth - innerWidth, hidden);
+}"""
 SPEAK = """async language => {
   const select = [...document.querySelectorAll(".preferences select")].find((each) => each.querySelector("[value=de]"));
   if (!select) return false;
   select.value = language;
   select.dispatchEvent(new Event("change", { bubbles: true }));
-  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  do await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  while (document.documentElement.lang !== language);
   return true;
 }"""
 
@@ -64,7 +72,7 @@ class Review:
     def look(
         self, tab: Tab, name: str, sizes: tuple[ViewportSize, ...] = (DESK, PHONE), *, is_loading: bool = False
     ) -> None:
-        """Check the open screen in both themes, at each size, at 320 px and in German.
+        """Check the open screen in both themes, at each size, at 320 px, in German and in Arabic.
 
         A screen that is loading has no content yet, so that axe is not asked about it.
         """
@@ -84,12 +92,25 @@ class Review:
         if page.evaluate(SPEAK, "de"):
             self._fits(tab, f"{name} in German", NARROW)
             _store(page, f"{name}-390-german", PHONE)
+            self._look_from_right(tab, name, sizes, is_loading=is_loading)
             page.evaluate(SPEAK, "en")
         page.set_viewport_size(sizes[0])
 
+    def _look_from_right(self, tab: Tab, name: str, sizes: tuple[ViewportSize, ...], *, is_loading: bool) -> None:
+        """Check the screen in Arabic, which is written from right to left."""
+        page = tab.page
+        assert page.evaluate(SPEAK, "ar")
+        assert page.evaluate("document.documentElement.dir") == "rtl"
+        for size in sizes:
+            self._fits(tab, f"{name} in Arabic", size)
+            _store(page, f"{name}-{size['width']}-arabic", size)
+        self._fits(tab, f"{name} in Arabic", NARROW)
+        if not is_loading:
+            self.wrong += [f"{name} in Arabic {each}" for each in violations(page, RULES)]
+
     def _fits(self, tab: Tab, name: str, size: ViewportSize) -> None:
         tab.page.set_viewport_size(size)
-        excess = tab.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        excess = tab.page.evaluate(EXCESS)
         if excess > 0:
             self.wrong.append(f"{name}: {excess} px wider than a window of {size['width']} px")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import trio
@@ -19,6 +20,7 @@ from simulation.memory.store import MemoryStore
 NOW = 1_800_000_000_000
 WORKSPACE = "9c2d41e7-1111-4111-8111-111111111111"
 OTHER_WORKSPACE = "00000000-2222-4222-8222-222222222222"
+SESSION = "9c2d41e7-5555-4555-8555-555555555555"
 ADDRESS = "0x52908400098527886e0f7030069857d2e4169ee7"
 
 
@@ -300,3 +302,52 @@ async def test_a_key_is_found_by_its_id_in_its_workspace_only(store: IdentitySto
     assert await store.key_in(WORKSPACE, a_key(3).key_id) is None
     revoked = await store.revoke_key(WORKSPACE, a_key(1).key_id, now_ms=NOW, grace_ms=60_000)
     assert await store.key_in(WORKSPACE, a_key(1).key_id) == revoked
+
+
+def a_share(number: int = 0, **changes: object) -> ApiKeyRecord:
+    ended = {"session_id": SESSION, "revoked_at_ms": NOW + 900, "grace_ends_at_ms": NOW + 900}
+    return a_key(number, **(ended | changes))
+
+
+async def test_share_links_are_listed_by_session_and_are_no_keys_of_the_workspace(store: IdentityStore) -> None:
+    for number in range(3):
+        assert await store.add_share(a_share(number), digest_of(number), limit=3)
+    assert await store.add_view_key(a_view_key(SESSION), digest_of(9)), "the key of the view itself"
+    assert await store.key_of(digest_of(0)) == a_share(0)
+    assert await store.shares_of(WORKSPACE, SESSION, limit=2) == (a_share(2), a_share(1))
+    assert await store.shares_of(OTHER_WORKSPACE, SESSION, limit=9) == ()
+    assert await store.keys_in(WORKSPACE) == ()
+    assert await store.revoke_key(WORKSPACE, a_share(0).key_id, now_ms=NOW, grace_ms=0) is None
+    assert await store.keep_key(WORKSPACE, a_share(0).key_id, now_ms=NOW) is None
+
+
+async def test_a_share_link_ends_once_and_never_later_than_it_would(store: IdentityStore) -> None:
+    await store.add_share(a_share(), digest_of(1), limit=3)
+    key_id = a_share().key_id
+    assert await store.end_share(OTHER_WORKSPACE, SESSION, key_id, now_ms=NOW) is None
+    assert await store.end_share(WORKSPACE, OTHER_WORKSPACE, key_id, now_ms=NOW) is None
+    ended = await store.end_share(WORKSPACE, SESSION, key_id, now_ms=NOW + 5)
+    assert ended == a_share(revoked_at_ms=NOW + 5, grace_ends_at_ms=NOW + 5)
+    assert await store.end_share(WORKSPACE, SESSION, key_id, now_ms=NOW + 1_000) == ended
+    assert await store.key_of(digest_of(1)) == ended
+
+
+async def test_the_limit_of_share_links_counts_open_ones_of_the_session_also_at_once(store: IdentityStore) -> None:
+    ended = a_share(90, revoked_at_ms=NOW + 1, grace_ends_at_ms=NOW + 1, created_at_ms=NOW)
+    assert await store.add_share(ended, digest_of(90), limit=3)
+    made = await at_once(
+        [partial(store.add_share, a_share(each, created_at_ms=NOW + 1), digest_of(each), limit=3) for each in range(8)]
+    )
+    assert made.count(True) == 3
+    assert await store.add_share(a_share(99, session_id=OTHER_WORKSPACE), digest_of(99), limit=3), "another session"
+
+
+async def test_a_key_is_kept_within_its_grace_only(store: IdentityStore) -> None:
+    await store.add_key(a_key(), digest_of(1), limit=3)
+    key_id = a_key().key_id
+    assert await store.keep_key(WORKSPACE, key_id, now_ms=NOW) == a_key(), "it is not revoked"
+    revoked = await store.revoke_key(WORKSPACE, key_id, now_ms=NOW, grace_ms=60)
+    assert await store.keep_key(OTHER_WORKSPACE, key_id, now_ms=NOW) is None
+    assert await store.keep_key(WORKSPACE, key_id, now_ms=NOW + 60) == revoked
+    assert await store.keep_key(WORKSPACE, key_id, now_ms=NOW + 59) == a_key()
+    assert await store.key_of(digest_of(1)) == a_key()

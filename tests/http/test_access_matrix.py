@@ -187,6 +187,17 @@ async def new_grant(cast: Cast, _me: Party) -> Prepared:
     return f"{operator.path}/grants", {"request": await asked(cast), "days": 1}
 
 
+async def kept_key(cast: Cast, me: Party) -> Prepared:
+    path, _ = await old_key(cast, me)
+    return path.replace("/revoke", "/keep"), None
+
+
+async def share(cast: Cast, me: Party) -> Prepared:
+    path = await cast.requested()
+    made = data_of(await cast.parties["consumer"].key.post(f"{path}/shares", {}))
+    return f"{path}/shares/{made['shareId']}", None
+
+
 async def new_webhook(cast: Cast, me: Party) -> str:
     """The path of a webhook of the operator. The one before it is deleted, because a workspace has 20 at most."""
     operator = cast.parties["operator"]
@@ -343,6 +354,7 @@ RULES = [
         needs_selection=False,
     ),
     Rule(name="revoke", method="POST", prepare=old_key, scopes=None, roles=STAFF, parties=OPERATOR),
+    Rule(name="keep", method="POST", prepare=kept_key, scopes=None, roles=STAFF, parties=OPERATOR),
     Rule(
         name="list keys",
         method="GET",
@@ -400,6 +412,31 @@ RULES = [
         scopes=(CREATE,),
         roles=STAFF,
         parties=CONSUMER,
+    ),
+    Rule(
+        name="share",
+        method="POST",
+        prepare=in_state("live", "/shares", body={}),
+        scopes=(CREATE,),
+        roles=STAFF,
+        parties=CONSUMER,
+    ),
+    Rule(
+        name="list shares",
+        method="GET",
+        prepare=in_state("live", "/shares"),
+        scopes=(READ,),
+        roles=ANYBODY,
+        parties=CONSUMER,
+    ),
+    Rule(name="revoke share", method="DELETE", prepare=share, scopes=(CREATE,), roles=STAFF, parties=CONSUMER),
+    Rule(
+        name="shared view",
+        method="GET",
+        prepare=in_state("live", "/shared"),
+        scopes=(READ,),
+        roles=ANYBODY,
+        parties=BOTH,
     ),
     Rule(
         name="accept",

@@ -52,7 +52,7 @@ from sightline.http.resources.table import internal_routes, public_routes
 from sightline.http.schemas.webhooks import message_body
 from sightline.http.server import ASGIApp, ListenerOptions, ServerOptions, serve
 from sightline.http.services import InternalServices, ResourceOptions, Services
-from sightline.identity.api_keys import ApiKeys, ViewKeys
+from sightline.identity.api_keys import ApiKeys, ViewKeys, ViewShares
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import AuthorizeOptions, Authorizer
 from sightline.identity.cookies import CookieCodec, CookieKey
@@ -315,6 +315,8 @@ class World:
         self.rpc_cpu_ms = 0
         """CPU time that the chain says each JSON-RPC request took."""
         self._numbers = itertools.count(1)
+        self.access_withdrawals = 0
+        """How often viewers were to be checked at once."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
@@ -395,6 +397,7 @@ class World:
             oauth_clients=OAuthClients(hasher, self.clock, self._document),
             grants=Grants(self._grants, api_keys, hasher, self.clock, self.ids),
             view_keys=ViewKeys(self.identity, hasher, self.clock),
+            shares=ViewShares(self.identity, hasher, self.clock, self.ids, on_ended=self._count_withdrawal),
             tickets=self.tickets,
             webhooks=WebhookEndpoints(
                 self.webhooks,
@@ -410,6 +413,9 @@ class World:
             ids=self.ids,
             options=self.options.resources,
         )
+
+    def _count_withdrawal(self) -> None:
+        self.access_withdrawals += 1
 
     async def _answer_rpc(self, body: bytes, guest: RpcGuest) -> bytes:
         guest.admit()

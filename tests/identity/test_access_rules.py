@@ -43,6 +43,7 @@ WALLET_ONLY_403 = {
     Operation.LIST_API_KEYS,
     Operation.MINT_API_KEY,
     Operation.REVOKE_API_KEY,
+    Operation.KEEP_API_KEY,
     Operation.LIST_MEMBERS,
     Operation.CHANGE_MEMBERS,
     Operation.RESET_LOCATION,
@@ -55,9 +56,11 @@ BY_SCOPE = {
         Operation.GET_WORKSPACE,
         Operation.WATCH_EVENTS,
         Operation.WATCH_VIDEO,
+        Operation.READ_SHARED_VIEW,
     },
     Scope.SESSIONS_CREATE: {
         Operation.CREATE_SESSION,
+        Operation.SHARE_VIEW,
         Operation.DISPATCH_SESSION,
         Operation.CANCEL_SESSION,
         Operation.END_SESSION,
@@ -79,7 +82,7 @@ NOT_FOR_VIEWERS = (
     BY_SCOPE[Scope.SESSIONS_CREATE]
     | BY_SCOPE[Scope.SESSIONS_OPERATE]
     | BY_SCOPE[Scope.WEBHOOKS_WRITE]
-    | {Operation.MINT_API_KEY, Operation.REVOKE_API_KEY, *FOR_OWNERS}
+    | {Operation.MINT_API_KEY, Operation.REVOKE_API_KEY, Operation.KEEP_API_KEY, *FOR_OWNERS}
 )
 WITHOUT_SELECTION = {
     Operation.ME,
@@ -134,7 +137,7 @@ def test_the_cookie_s_role_never_serves_a_change() -> None:
         operation for operation, rule in access.RULES.items() if rule.needs_workspace and not rule.is_role_live
     }
     reads = {Operation.GET_WORKSPACE, Operation.GET_QUOTE, Operation.READ_SESSION, Operation.READ_WALLET}
-    assert by_cookie == reads | {Operation.READ_COVERAGE}
+    assert by_cookie == reads | {Operation.READ_COVERAGE, Operation.READ_SHARED_VIEW}
 
 
 def test_keys_are_told_why_a_wallet_session_is_needed() -> None:
@@ -163,4 +166,13 @@ def test_a_principal_is_bound_to_its_own_workspace() -> None:
 
 def test_owners_and_keys_change_only_after_a_recent_signature() -> None:
     asked = {operation for operation in Operation if access.RULES[operation].needs_recent_signature}
-    assert asked == {Operation.MINT_API_KEY, Operation.CHANGE_MEMBERS}
+    assert asked == {Operation.MINT_API_KEY, Operation.KEEP_API_KEY, Operation.CHANGE_MEMBERS}
+
+
+def test_a_guest_may_look_and_nothing_else() -> None:
+    guest = access.ApiKeyPrincipal(
+        workspace_id=W, key_id="k", scopes=frozenset(Scope), session_id="s", is_guest=True
+    )  # fmt: skip
+    assert allowed(guest) == {Operation.READ_SHARED_VIEW, Operation.WATCH_VIDEO}
+    assert access.budget_of(guest) == "k"
+    assert access.budget_of(a_key()) == W

@@ -77,3 +77,18 @@ async def test_a_viewer_whose_access_is_withdrawn_is_disconnected_at_the_next_ch
             rights.allowed.discard(KEY)
             await until_viewers(rig, 0)
             nursery.cancel_scope.cancel()
+
+
+async def test_viewers_are_checked_at_once_when_access_is_withdrawn() -> None:
+    rights = Rights(KEY)
+    options = Options(secret=SECRET, public_url="", workers=1, recheck_ms=600_000)
+    async with a_rig(options, access=rights.access) as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with publishing(made.whip_url), trio.open_nursery() as nursery:
+            await a_frame(rig.backend, made.ref)
+            nursery.start_soon(play_json, rig.backend.whep_url_for(made.whep_url, KEY), 60.0)
+            await until_viewers(rig, 1)
+            rights.allowed.discard(KEY)
+            rights.access.withdraw()
+            await until_viewers(rig, 0)
+            nursery.cancel_scope.cancel()

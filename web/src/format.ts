@@ -1,31 +1,31 @@
 // Numbers, times and places as people read them.
-import { language, t } from "./strings";
+import { isFromRight, leftToRight, locale, t } from "./strings";
 
 /** Micro-USDC as USDC: at least two decimals, and as many as the amount needs. */
 export function usdc(micro: string | bigint, isSigned = false): string {
   const value = BigInt(micro);
   const whole = value < 0n ? -value : value;
-  const text = new Intl.NumberFormat(language.value, { minimumFractionDigits: 2, maximumFractionDigits: 6 }).format(
+  const text = new Intl.NumberFormat(locale(), { minimumFractionDigits: 2, maximumFractionDigits: 6 }).format(
     `${whole / 1_000_000n}.${String(whole % 1_000_000n).padStart(6, "0")}` as Intl.StringNumericLiteral,
   );
   const sign = value < 0n ? "−" : isSigned ? "+" : "";
-  return `${sign}${text}\u00a0USDC`;
+  return leftToRight(`${sign}${text}\u00a0USDC`);
 }
 
 /** An amount to compare at a glance: at most three digits. */
 export const roughly = (micro: bigint): string =>
-  `${new Intl.NumberFormat(language.value, { maximumSignificantDigits: 3 }).format(Number(micro) / 1_000_000)}\u00a0USDC`;
+  leftToRight(`${new Intl.NumberFormat(locale(), { maximumSignificantDigits: 3 }).format(Number(micro) / 1_000_000)}\u00a0USDC`);
 
 /** An amount below one USDC in whole cents, or in two digits below one cent; else nothing. */
 export function inCents(micro: bigint): string {
   const cents = Number(micro) / 10_000;
   if (cents === 0 || cents >= 100) return "";
-  return t("aboutCents", { cents: new Intl.NumberFormat(language.value, cents < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 }).format(cents) });
+  return t("aboutCents", { cents: new Intl.NumberFormat(locale(), cents < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 }).format(cents) });
 }
 
 /** A factor of a price as its effect: "+19 %". */
 export const effect = (factor: number): string =>
-  new Intl.NumberFormat(language.value, { style: "percent", signDisplay: "exceptZero", maximumFractionDigits: 1 }).format(factor - 1);
+  leftToRight(new Intl.NumberFormat(locale(), { style: "percent", signDisplay: "exceptZero", maximumFractionDigits: 1 }).format(factor - 1));
 
 /** What remains for the operator of a charge, as the contract divides it: the fee is rounded down. */
 export const withoutFee = (micro: string | bigint, feeBps: number): bigint => BigInt(micro) - (BigInt(micro) * BigInt(feeBps)) / 10_000n;
@@ -46,9 +46,9 @@ export function clock(seconds: number): string {
 }
 
 export const dateTime = (iso: string): string =>
-  new Intl.DateTimeFormat(language.value, { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
+  new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
 export const timeOf = (iso: string): string =>
-  new Intl.DateTimeFormat(language.value, { timeStyle: "medium" }).format(new Date(iso));
+  new Intl.DateTimeFormat(locale(), { timeStyle: "medium" }).format(new Date(iso));
 
 const MONTHS_MAX = 24;
 /** Months in UTC as YYYY-MM, the newest first, since the workspace was made. */
@@ -59,9 +59,12 @@ export function monthsSince(createdAt: string, nowMs: number): string[] {
   return all.filter((each) => each >= first);
 }
 
-export const point = (lat: number, lng: number): string => `${lat.toFixed(5)}, ${lng.toFixed(5)}`;
+/** Coordinates as they are typed. */
+export const coordinates = (lat: number, lng: number): string => `${lat.toFixed(5)}, ${lng.toFixed(5)}`;
+/** Coordinates within a text. */
+export const point = (lat: number, lng: number): string => leftToRight(coordinates(lat, lng));
 
-export const short = (address: string): string => `${address.slice(0, 6)}…${address.slice(-4)}`;
+export const short = (address: string): string => leftToRight(`${address.slice(0, 6)}…${address.slice(-4)}`);
 
 const EARTH_M = 6_371_008.8;
 export function distanceM(aLat: number, aLng: number, bLat: number, bLng: number): number {
@@ -72,5 +75,7 @@ export function distanceM(aLat: number, aLng: number, bLat: number, bLng: number
   return 2 * EARTH_M * Math.asin(Math.sqrt(h));
 }
 
-export const metres = (value: number): string =>
-  value < 1000 ? `${Math.round(value)}\u00a0m` : `${new Intl.NumberFormat(language.value, { maximumFractionDigits: 1 }).format(value / 1000)}\u00a0km`;
+export const metres = (value: number): string => {
+  const [metre, kilometre] = isFromRight() ? ["م", "كم"] : ["m", "km"];
+  return value < 1000 ? `${Math.round(value)}\u00a0${metre}` : `${new Intl.NumberFormat(locale(), { maximumFractionDigits: 1 }).format(value / 1000)}\u00a0${kilometre}`;
+};

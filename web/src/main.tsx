@@ -12,7 +12,7 @@ import { Preferences } from "./preferences";
 import { go, link, place } from "./router";
 import { Running } from "./running";
 import { canBuy, canOperate, home, invitations, isConnected, me, notices, online, refresh, remembered, report, signOut, workspace } from "./store";
-import { t, type Word } from "./strings";
+import { speakPreferred, t, type Word } from "./strings";
 
 type Load = () => Promise<{ default: ComponentType }>;
 const SCREENS: Record<string, Load> = {
@@ -26,8 +26,9 @@ const SCREENS: Record<string, Load> = {
   camera: () => import("./screens/camera"),
   team: () => import("./screens/team"),
   authorize: () => import("./screens/authorize"),
+  shared: () => import("./screens/shared"),
 };
-const OPEN_TO_ALL = new Set(["start", "camera"]);
+const OPEN_TO_ALL = new Set(["start", "camera", "shared"]);
 
 const loaded = signal<Record<string, ComponentType>>({});
 function Screen({ name }: { name: string }) {
@@ -107,7 +108,7 @@ function App() {
           <img src={icon} alt="" width="30" height="30" />
           Sightline
         </a>
-        {isIn && (
+        {isIn && name !== "shared" && (
           <nav aria-label={t("navigation")}>
             {NAVIGATION.filter(([, , , isShown]) => isShown()).map(([screen, word, icon]) => (
               <a key={screen} href={link(screen)} aria-current={name === screen ? "page" : undefined}>
@@ -125,7 +126,7 @@ function App() {
       <main id="main">
         {!online.value && <Banner kind="warn" icon="warn">{t("youAreOffline")}</Banner>}
         {online.value && !isConnected.value && isIn && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
-        {isIn && canBuy.value && <Running />}
+        {isIn && canBuy.value && name !== "shared" && <Running />}
         {me.value !== undefined ? <Screen name={name} /> : isUnreachable.value ? <Empty isPage icon="warn" title={t("errorOffline")} text={t("tryingAgain")} /> : <Loading />}
       </main>
       <Notices />
@@ -146,8 +147,6 @@ const Notices = () => (
 
 // The first screen's file is loaded while the server is asked who is signed in.
 void SCREENS[place.value.screen || (remembered("signedIn") === null ? "start" : "buy")]?.().catch(() => undefined);
-const root = document.getElementById("app");
-if (root !== null) render(<App />, root);
 async function begin(): Promise<void> {
   try {
     await refresh();
@@ -157,5 +156,9 @@ async function begin(): Promise<void> {
     setTimeout(() => void begin(), 2000);
   }
 }
-void begin();
+void speakPreferred().then(() => {
+  const root = document.getElementById("app");
+  if (root !== null) render(<App />, root);
+  void begin();
+});
 registerWorker();

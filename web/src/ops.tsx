@@ -8,7 +8,7 @@ import { ApiError, randomId } from "./api";
 import { clock, dateTime, point, usdc } from "./format";
 import { Badge, Banner, Button, Card, Empty, Field, Icon, Loading, Page } from "./parts";
 import { notices, now, notify } from "./store";
-import { t } from "./strings";
+import { speakPreferred, t } from "./strings";
 
 const READ_EVERY_MS = 3000;
 const TOKEN = "sightline.internalToken";
@@ -208,5 +208,7 @@ const App = () => (
   </>
 );
 
-const root = document.getElementById("app");
-if (root !== null) render(<App />, root);
+void speakPreferred().then(() => {
+  const root = document.getElementById("app");
+  if (root !== null) render(<App />, root);
+});

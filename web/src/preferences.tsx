@@ -1,6 +1,6 @@
 // Theme and language, kept in this browser.
-import { theme, type Theme } from "./store";
-import { language, t, type Language } from "./strings";
+import { report, theme, type Theme } from "./store";
+import { LANGUAGES, language, speak, t, type Language } from "./strings";
 
 export const Preferences = () => (
   <div class="preferences">
@@ -14,9 +14,8 @@ export const Preferences = () => (
     </label>
     <label>
       <span>{t("language")}</span>
-      <select value={language.value} onChange={(event) => (language.value = event.currentTarget.value as Language)}>
-        <option value="en">English</option>
-        <option value="de">Deutsch</option>
+      <select value={language.value} onChange={(event) => void speak(event.currentTarget.value as Language).catch(report)}>
+        {Object.entries(LANGUAGES).map(([name, own]) => <option key={name} value={name} lang={name}>{own}</option>)}
       </select>
     </label>
   </div>

@@ -3,7 +3,7 @@ import { computed, effect, signal } from "@preact/signals";
 import { ApiError, api, need, serverNow, type Model } from "./api";
 import { followShared } from "./live/shared";
 import { go, place } from "./router";
-import { language, t, type Word } from "./strings";
+import { isFromRight, language, t, type Word } from "./strings";
 
 export type Session = Model["Session"];
 export type Theme = "system" | "light" | "dark";
@@ -17,8 +17,8 @@ export const theme = signal<Theme>((kept("theme") as Theme | null) ?? "system");
 effect(() => {
   document.documentElement.dataset["theme"] = theme.value;
   document.documentElement.lang = language.value;
+  document.documentElement.dir = isFromRight() ? "rtl" : "ltr";
   keep("theme", theme.value);
-  keep("language", language.value);
 });
 
 /** Server time, advanced every second: the clock of every countdown. */

@@ -14,12 +14,23 @@ from sightline.domain.session.machine import why_not_extended, wrong_state
 from sightline.domain.session.model import Live, Session, SessionExtension, SessionState
 from sightline.domain.session.status import meter_status, parties_of
 from sightline.domain.units import SECOND_MS, MicroUsdc
-from sightline.ports.escrow import Escrow, EscrowTerms, ExactAsset, ExactPayment, SignedStatement
+from sightline.ports.escrow import (
+    AllowancePermit,
+    Escrow,
+    EscrowTerms,
+    ExactAsset,
+    ExactPayment,
+    PermitTerms,
+    SignedPermit,
+    SignedStatement,
+)
 
 OPEN_FOR_MS: Final = 2 * 3_600 * SECOND_MS
 """How long the contract may open a hold after its terms were offered: the longest wait, and the start after it."""
 EXTEND_FOR_MS: Final = 15 * 60 * SECOND_MS
 """How long the contract may add to a hold after the terms of an extension were offered."""
+PERMIT_FOR_MS: Final = 3_600 * SECOND_MS
+"""How long the token takes a permit after its terms were offered."""
 NO_ESCROW: Final = Refusal(Code.NOT_FOUND, "session:escrow", "This service does not hold payments in escrow")
 NO_MANDATE: Final = Refusal(Code.NOT_FOUND, "wallet:mandate", "The workspace has no mandate")
 NO_HOLD: Final = Refusal(Code.NOT_FOUND, "session:hold", "The session has no open hold")
@@ -185,6 +196,30 @@ class EscrowService:
         answer = await self.mandate(workspace_id)
         await self._require_escrow().mandates.drop(workspace_id)
         return answer
+
+    async def permit_terms(self, workspace_id: str, amount: MicroUsdc) -> Answer[PermitTerms]:
+        """Return what the workspace's wallet signs to give the contract an allowance without gas.
+
+        Raises:
+            RefusedError: No escrow, or the token has no permit.
+        """
+        escrow = self._require_escrow()
+        workspace = await self._look_up.require_workspace(workspace_id)
+        now_ms = self._deps.clock.now_ms()
+        deadline_s = (now_ms + PERMIT_FOR_MS) // SECOND_MS
+        return Answer(await escrow.permit_terms(workspace.wallet_address, amount, deadline_s), now_ms)
+
+    async def relay_permit(self, workspace_id: str, permit: SignedPermit) -> Answer[AllowancePermit]:
+        """Send a permit of the workspace's wallet, and return it when it is in a block.
+
+        Raises:
+            RefusedError: No escrow, or the permit is not valid.
+            UnavailableError: It is not in a block yet.
+        """
+        escrow = self._require_escrow()
+        workspace = await self._look_up.require_workspace(workspace_id)
+        relayed = await escrow.relay_permit(permit, workspace.wallet_address)
+        return Answer(relayed, self._deps.clock.now_ms())
 
     def _require_escrow(self) -> Escrow:
         if self._deps.escrow is None:

@@ -15,6 +15,7 @@ from sightline.bootstrap.start_errors import StartError
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.costs import session_cost
 from sightline.chain.embedded.copy import open_chain_snapshot
+from sightline.chain.gas_key import open_remote_gas_key
 from sightline.chain.meter import open_remote_meter
 from sightline.chain.profile import MAINNETS, profile_of
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
@@ -37,6 +38,10 @@ AHEAD_S_MAX: Final = 15
 SESSIONS_LOW: Final = 1_000
 """Number of sessions for which the relayer's native coin should be enough."""
 USDC_DECIMALS: Final = 6
+KEY_SETTINGS: Final = {
+    "relayer": "SIGHTLINE_CHAIN_RELAYER_KEY, _KEYSTORE or _SIGNER_URL",
+    "meter": "SIGHTLINE_CHAIN_METER_KEY or _SIGNER_URL",
+}
 RPC_SETTING: Final = "SIGHTLINE_CHAIN_RPC_URL"
 
 
@@ -206,20 +211,28 @@ async def _check_contracts(rpc: JsonRpc, settings: Settings, ids: Ids) -> list[H
 
 async def _keys(settings: Settings, contract: str, ids: Ids) -> tuple[str, str | None] | HostFinding:
     """Return the addresses of relayer and meter."""
+    whose = "relayer"
     try:
-        key = relayer_key(settings)
-        assert key is not None, "Settings has checked it"
-        relayer = Signer(key).address
+        relayer = await _relayer_address(settings, ids)
+        whose = "meter"
         meter = await _meter_address(settings, contract, ids) if settings.funds_policy == "escrow" else None
     except ChainUnavailableError as error:
-        remedy = "Start the meter's signer, or correct SIGHTLINE_CHAIN_METER_SIGNER_URL"
-        return failed("meter", f"the signer does not answer: {error}", remedy)
+        remedy = f"Start the {whose}'s signer, or correct SIGHTLINE_CHAIN_{whose.upper()}_SIGNER_URL"
+        return failed(whose, str(error), remedy)
     except (KeyRefusedError, StartError, ValueError) as error:
-        remedy = "Correct SIGHTLINE_CHAIN_RELAYER_KEY or _KEYSTORE, and SIGHTLINE_CHAIN_METER_KEY"
-        return failed("relayer", str(error), remedy)
+        return failed(whose, str(error), f"Correct {KEY_SETTINGS[whose]}")
     if relayer == meter:
         return failed("meter", "the meter's key is the relayer's", "Give the meter a key of its own")
     return relayer, meter
+
+
+async def _relayer_address(settings: Settings, ids: Ids) -> str:
+    url, key = settings.chain_relayer_signer_url, relayer_key(settings)
+    if key is not None:
+        return Signer(key).address
+    assert url is not None, "Settings has checked it"
+    async with open_remote_gas_key(url, timeout_ms=OPTIONS.timeout_ms, ids=ids) as gas_key:
+        return gas_key.address
 
 
 async def _meter_address(settings: Settings, contract: str, ids: Ids) -> str:

@@ -189,6 +189,10 @@ def _chain(core: Core) -> Iterator[MetricFamily]:
         {(each.name, fault.value): each.faults[fault] for each in endpoints for fault in EndpointFault},
         ("endpoint", "fault"), is_counter=True,
     )  # fmt: skip
+    yield MetricFamily(
+        "chain_signer_up", "1 while transactions and messages are signed; 0: the process that has the key does not",
+        {(key,): int(reason is None) for key, reason in core.chain.signers().items()}, ("key",),
+    )  # fmt: skip
     if rounds:
         is_halted = any(each is not None and each.halted_because is not None for each in (relayer, watcher))
         yield MetricFamily("chain_halted", "1 when relayer or watcher have halted", int(is_halted))

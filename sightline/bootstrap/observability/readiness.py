@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, final
 
 import trio
@@ -108,7 +109,9 @@ class Readiness:
         status, bound = self._core.chain.relayer_status(), self._core.base.settings.ready_relayer_lag_seconds
         if status is None:
             return ReadinessCheck(is_ok=True, detail="The relayer does not run on this server.")
-        return self._lag("The relayer's last round", status.round_at_ms, bound, status.halted_because)
+        check = self._lag("The relayer's last round", status.round_at_ms, bound, status.halted_because)
+        away = [reason for reason in self._core.chain.signers().values() if reason is not None]
+        return replace(check, detail=". ".join([check.detail.removesuffix("."), *away]) + ".")
 
     def _watcher(self) -> ReadinessCheck:
         status, bound = self._core.chain.watcher_status(), self._core.base.settings.ready_watcher_lag_seconds

@@ -76,6 +76,7 @@ def chain_options(settings: Settings, public_url: str, *, is_running: bool = Fal
         usdc_address=settings.chain_usdc_address,
         settlement_address=settings.chain_settlement_address,
         relayer_key=relayer_key(settings),
+        relayer_signer_url=settings.chain_relayer_signer_url,
         refund_key=refund_key(settings),
         is_escrow=settings.funds_policy == "escrow",
         meter_key=meter_key(settings),

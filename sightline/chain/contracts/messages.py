@@ -264,6 +264,24 @@ class ReceiveWithAuthorization(TypedMessage):
     nonce: bytes
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit(TypedMessage):
+    """EIP-2612: sets an allowance. Anybody may send it to the token."""
+
+    NAME = "Permit"
+    MEMBERS: ClassVar[Members] = (
+        ("owner", "address"), ("spender", "address"), ("value", "uint256"), ("nonce", "uint256"),
+        ("deadline", "uint256"),
+    )  # fmt: skip
+
+    owner: str
+    spender: str
+    value: int
+    nonce: int
+    deadline_s: int
+
+
 def authorization_to_open(terms: SessionTerms, escrow: str) -> ReceiveWithAuthorization:
     """Return what the payer signs for openWithAuthorization, in the token's domain."""
     return ReceiveWithAuthorization(

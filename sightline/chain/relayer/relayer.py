@@ -17,7 +17,8 @@ by comparing the recorded blocks with those that the watcher, which may run on a
 
 This file holds the loop and the notifications. `signing` signs rows that are due, `confirmation` follows broadcast
 transactions, `resubmission` handles transactions that are not mined. `work` says what the rows are: settlements from
-allowances, or, with SessionEscrow, holds to open, to add to and to capture, which share the key and its nonces.
+allowances, or, with SessionEscrow, permits to send and holds to open, to add to and to capture, which share the key and
+its nonces.
 """
 
 from collections.abc import Callable
@@ -28,6 +29,7 @@ import structlog
 import trio
 
 from sightline.chain.contracts.escrow import CAPTURES_MAX
+from sightline.chain.gas_key import GasKey
 from sightline.chain.meter import Meter
 from sightline.chain.relayer.allowance import AllowanceWork
 from sightline.chain.relayer.captures import CaptureWork
@@ -35,16 +37,17 @@ from sightline.chain.relayer.confirmation import Confirmation
 from sightline.chain.relayer.extensions import ExtensionWork
 from sightline.chain.relayer.openings import OpeningWork
 from sightline.chain.relayer.options import RelayerOptions
+from sightline.chain.relayer.permits import PermitWork
 from sightline.chain.relayer.resubmission import close_gap
 from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.signing import AllowanceSigning, EscrowSigning, Signing
 from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.rpc.client import JsonRpc, backoff_ms
-from sightline.chain.signer import Signer
+from sightline.chain.signing_process import SignerUnavailableError
 from sightline.domain.errors import SightlineError
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
 from sightline.ports.clock import Clock
-from sightline.ports.escrow import ExtensionOutbox, OpeningOutbox
+from sightline.ports.escrow import ExtensionOutbox, OpeningOutbox, PermitOutbox
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import ChainIdentity, RecordT, SettlementOutbox, SettlementRecord
 
@@ -58,6 +61,7 @@ class EscrowParts:
 
     openings: OpeningOutbox
     extensions: ExtensionOutbox
+    permits: PermitOutbox
     meter: Meter
     on_round: Callable[[], None]
     """Called after each round."""
@@ -84,22 +88,26 @@ class Relayer:
     """Settles with one key. `run` it once; call `notify` when a settlement was composed or a hold asked for."""
 
     def __init__(
-        self, rpc: JsonRpc, outbox: SettlementOutbox, signer: Signer, identity: ChainIdentity,
+        self, rpc: JsonRpc, outbox: SettlementOutbox, key: GasKey, identity: ChainIdentity,
         options: RelayerOptions, *, clock: Clock, ids: Ids, escrow: EscrowParts | None = None,
     ) -> None:  # fmt: skip
         """Args: escrow: for SessionEscrow; without it, settlements take the payer's allowance."""
         self._rpc = rpc
         self._outbox = outbox
-        self.address = signer.address
+        self.address = key.address
         self._options = options
         self._clock = clock
         self._ids = ids
-        self._signer = signer
+        self._key = key
         self._on_round: Callable[[], None] = _nothing if escrow is None else escrow.on_round
         self._queues: tuple[_Queue[Any], ...] = (
             (self._settlements(AllowanceWork(rpc, outbox, identity, options)),)
             if escrow is None
             else (
+                # An allowance pays for holds of the same round.
+                self._escrow_queue(
+                    PermitWork(rpc, escrow.permits, identity, start_block=options.start_block), batch_max=1
+                ),
                 self._escrow_queue(
                     OpeningWork(rpc, escrow.openings, identity, escrow.meter, start_block=options.start_block),
                     batch_max=1,
@@ -143,7 +151,7 @@ class Relayer:
         return _Queue(work, confirmation, signing)
 
     def _sending(self, work: OutboxWork[RecordT]) -> tuple[Sender[RecordT], Confirmation[RecordT]]:
-        sender = Sender(work, self._signer, self._options, clock=self._clock, ids=self._ids)
+        sender = Sender(work, self._key, self._options, clock=self._clock, ids=self._ids)
         return sender, Confirmation(work, sender, self.address, self._options, clock=self._clock)
 
     def notify(self) -> None:
@@ -187,13 +195,21 @@ class Relayer:
 
         Returns:
             Whether anything is still in flight.
+
+        Raises:
+            SignerUnavailableError: A key is in another process, which does not sign now. All else of the round is done.
         """
         for queue in self._queues:
             await queue.confirmation.recheck()
         await self._follow()
         signed = is_full = False
+        failure: SignerUnavailableError | None = None
         for queue in self._queues:
-            has_signed, has_more = await queue.signing.sign_due()
+            try:
+                has_signed, has_more = await queue.signing.sign_due()
+            except SignerUnavailableError as error:
+                failure = error
+                continue
             signed, is_full = signed or has_signed, is_full or has_more
         if signed:
             await self._follow()
@@ -201,6 +217,8 @@ class Relayer:
             self._wake.set()  # more rows may be due than fit in one round
         self._on_round()
         await self._tell(on_settlement)
+        if failure is not None:
+            raise failure
         for queue in self._queues:
             if await queue.outbox.in_flight(limit=1):
                 return True

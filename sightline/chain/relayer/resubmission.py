@@ -16,6 +16,7 @@ from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.rpc.client import JsonRpc
+from sightline.chain.signing_process import SignerUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import Attempt, RecordT, SettlementState, TransactionOutbox
 
@@ -91,7 +92,12 @@ class Resubmission(Generic[RecordT]):
             )
             return []
         if is_overdue or (record.reason == FEES_TOO_LOW and await self._is_ours(newest)):
-            replacement = await self._replace(record, sighting, now_ms)
+            try:
+                replacement = await self._replace(record, sighting, now_ms)
+            except SignerUnavailableError as error:
+                # What is signed is sent again meanwhile.
+                log.warning("settlement_not_replaced", session_id=record.session_id, reason=str(error))
+                replacement = None
             if replacement is not None:
                 return [replacement]
         was_sent = newest.sent_at_ms is not None and record.state is not SettlementState.SIGNED
@@ -119,7 +125,7 @@ class Resubmission(Generic[RecordT]):
         sharing = await self._outbox.of_transaction(newest.tx_hash)
         # Even a call that the contract refuses now is sent, because the nonce must be used up.
         (call,) = await self._sender.calls([sharing])
-        replacements = self._sender.sign(sharing, call, newest.nonce, fees, now_ms)
+        replacements = await self._sender.sign(sharing, call, newest.nonce, fees, now_ms)
         replacement = replacements[0]
         await self._outbox.store_signed(self._relayer, replacements, now_ms=now_ms)
         log.warning(

@@ -6,11 +6,11 @@ from typing import Generic, final
 import structlog
 
 from sightline.chain.fees import Fees
+from sightline.chain.gas_key import GasKey
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.retry import retry_in_ms
 from sightline.chain.relayer.work import ContractCall, OutboxWork
-from sightline.chain.signer import Signer
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import Attempt, RecordT, SettlementLane, SettlementState
@@ -23,12 +23,12 @@ class Sender(Generic[RecordT]):
     """Signs and broadcasts with one relayer key."""
 
     def __init__(
-        self, work: OutboxWork[RecordT], signer: Signer, options: RelayerOptions, *, clock: Clock, ids: Ids
+        self, work: OutboxWork[RecordT], key: GasKey, options: RelayerOptions, *, clock: Clock, ids: Ids
     ) -> None:
         self._work = work
         self._outbox = work.outbox
-        self._signer = signer
-        self.address = signer.address
+        self._key = key
+        self.address = key.address
         self._options = options
         self._clock = clock
         self._ids = ids
@@ -50,11 +50,15 @@ class Sender(Generic[RecordT]):
         )
         return [call.estimated(answer) for call, answer in zip(calls, answers, strict=True)]
 
-    def sign(
+    async def sign(
         self, records: Sequence[RecordT], call: ContractCall, nonce: int, fees: Fees, now_ms: int
     ) -> list[Attempt]:
-        """Sign one transaction for these rows; return it as one attempt per session. Store it before you send it."""
-        tx_hash, raw = self._signer.sign(
+        """Sign one transaction for these rows; return it as one attempt per session. Store it before you send it.
+
+        Raises:
+            SignerUnavailableError: The key is in another process, which does not sign now.
+        """
+        tx_hash, raw = await self._key.sign(
             chain_id=self._work.identity.chain_id, nonce=nonce, to=self._work.contract, data=call.data, gas=call.gas,
             fees=fees,
         )  # fmt: skip

@@ -107,7 +107,7 @@ class Signing(ABC, Generic[RecordT]):
         nonce = max(await self._outbox.next_nonce(self._relayer), view.mined_nonce)
         attempts: list[Attempt] = []
         for position, (batch, call) in enumerate(sized):
-            attempts += self._sender.sign(batch, call, nonce + position, fees, now_ms)
+            attempts += await self._sender.sign(batch, call, nonce + position, fees, now_ms)
         await self._outbox.store_signed(self._relayer, attempts, now_ms=now_ms, is_free_batch=is_free_batch)
         await self._sender.send(attempts)
         return True

@@ -1,8 +1,8 @@
 """What the rows of one outbox do on the chain: their call, their event, and the checks before they are signed.
 
 The relayer signs, sends, follows and resubmits in one way, whatever the rows are: settlements that take the payer's
-allowance (`allowance`), holds that the escrow opens (`openings`) and adds to (`extensions`), settlements from a hold
-(`captures`).
+allowance (`allowance`), permits for the token (`permits`), holds that the escrow opens (`openings`) and adds to
+(`extensions`), settlements from a hold (`captures`).
 """
 
 from abc import ABC, abstractmethod

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, final
 import trio
 
 from sightline.actors.types import Answer, Caller
-from sightline.domain.access import Principal, may_publish
+from sightline.domain.access import Principal, budget_of, may_publish
 from sightline.domain.value import value
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.rate_limit import RateClass
@@ -121,6 +121,12 @@ class Call:
         assert self.principal is not None
         assert self.principal.workspace_id is not None
         return self.principal.workspace_id
+
+    @property
+    def budget(self) -> str:
+        """What the call's own rates are counted against. Only for routes whose operation requires a workspace."""
+        assert self.principal is not None
+        return budget_of(self.principal) or self.workspace_id
 
     @property
     def may_publish(self) -> bool:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import structlog
 import trio
 
-from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal, opens_only
+from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal, budget_of, opens_only
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError, UnavailableError
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Raw, Reply, Stream, TextHeaders
@@ -396,12 +396,13 @@ def _ticket(request: Incoming) -> str | None:
 
 
 def _rate_key(request: Incoming, match: Match) -> str:
-    """The bucket of a request: the caller's workspace, else its wallet, else its address."""
+    """The bucket of a request: the caller's share link, else its workspace, else its wallet, else its address."""
     principal = request.principal
     if match.route.rate is RateClass.AUTH or principal is None:
         return address_key(request.client_ip)
-    if principal.workspace_id is not None:
-        return principal.workspace_id
+    budget = budget_of(principal)
+    if budget is not None:
+        return budget
     assert isinstance(principal, WalletPrincipal)
     return principal.wallet_address
 

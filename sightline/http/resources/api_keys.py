@@ -108,3 +108,27 @@ class ApiKeyResources:
         return await self._idempotency.recorded(
             call.caller().idempotency, lambda: self._services.audit.record(act, revoke)
         )
+
+    @Route(
+        "POST",
+        _PATH + "/{keyId}/keep",
+        "keepApiKey",
+        TAG,
+        "Take back a revocation during its 60 seconds",
+        description="INVALID_STATE `apiKey:revoked` after them. A key that is not revoked stays as it is.",
+        operation=Operation.KEEP_API_KEY,
+        output=ApiKey,
+        errors=(Code.NOT_FOUND, Code.CONFLICT, Code.INVALID_STATE),
+    )
+    async def keep(self, call: Call) -> Reply:
+        """Keep a key that was just revoked."""
+        workspace_id = await require_own_workspace(call, self._services.broker)
+        key_id = call.params["keyId"]
+
+        async def keep() -> Reply:
+            return Reply(api_key_json(await self._services.api_keys.keep(workspace_id, key_id)))
+
+        act = Act(actor_of(call.principal), AuditAction.KEY_KEEP, f"workspace {workspace_id}", f"key {key_id}")
+        return await self._idempotency.recorded(
+            call.caller().idempotency, lambda: self._services.audit.record(act, keep)
+        )

@@ -187,7 +187,7 @@ class FrameResources:
         """The newest frame, or the next one after `after`. Never a placeholder."""
         query: FrameQueryString = call.query
         session_id = call.params["id"]
-        await call.pace_rate(RateClass.FRAME, f"{call.workspace_id}/{session_id}", query.wait_ms)
+        await call.pace_rate(RateClass.FRAME, f"{call.budget}/{session_id}", query.wait_ms)
         feed = await self._services.broker.reads.live_feed(session_id, call.workspace_id)
         after = query.after
         if after is None and query.wait_ms > 0:  # a conditional request that waits, waits for a newer frame
@@ -264,7 +264,7 @@ class FrameResources:
         """Frames one after the other, each once, at most `fps` a second, until the session ends."""
         query: FramesQueryString = call.query
         session_id, workspace_id = call.params["id"], call.workspace_id
-        call.limit_rate(RateClass.FRAME, f"{workspace_id}/{session_id}")
+        call.limit_rate(RateClass.FRAME, f"{call.budget}/{session_id}")
         self._signs(query.signed)
         await self._services.broker.reads.live_feed(session_id, workspace_id)
         self._slots.require_free(workspace_id)
@@ -346,7 +346,7 @@ class ClipResources:
         """The last seconds of the present publisher."""
         query: ClipQueryString = call.query
         session_id = call.params["id"]
-        call.limit_rate(RateClass.CLIP, f"{call.workspace_id}/{session_id}")
+        call.limit_rate(RateClass.CLIP, f"{call.budget}/{session_id}")
         feed = await self._services.broker.reads.live_feed(session_id, call.workspace_id)
         policy = self._services.options.frame_signing
         if query.signed and policy == "off":

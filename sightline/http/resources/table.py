@@ -23,6 +23,7 @@ from sightline.http.resources.quotes import QuoteResources
 from sightline.http.resources.rpc_proxy import RpcProxyResource
 from sightline.http.resources.service import HealthAndConfig
 from sightline.http.resources.sessions import SessionResources
+from sightline.http.resources.shares.shares import ShareResources
 from sightline.http.resources.signalling import SignallingResources
 from sightline.http.resources.streams import StreamSlots, StreamTicketResources
 from sightline.http.resources.webhooks.deliveries import WebhookDeliveryResources
@@ -50,6 +51,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(LocationResources(services)),
         *routes_of(QuoteResources(services)),
         *routes_of(SessionResources(services)),
+        *routes_of(ShareResources(services, idempotency)),
         *routes_of(FrameResources(services, slots)),
         *routes_of(ClipResources(services)),
         *routes_of(MoneyResources(services, idempotency)),

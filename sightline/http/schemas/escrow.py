@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from sightline.actors.service.escrow import ExtensionOffer, Offer
 from sightline.domain.addresses import shown_address
@@ -21,11 +21,22 @@ from sightline.http.schemas.base import (
     Uuid,
 )
 from sightline.ports.chain import ChainConfig
-from sightline.ports.escrow import SignedStatement
+from sightline.ports.escrow import AllowancePermit, PermitTerms, SignedPermit, SignedStatement
 
 _HEX: Final = r"^0x(?:[0-9a-fA-F]{2}){1,2048}$"
 _UNIX_MAX: Final = 2**53
+_WORD_MAX: Final = 2**256 - 1
+
+
+def _word(text: str) -> str:
+    if int(text) > _WORD_MAX:
+        raise ValueError("must be below 2^256")
+    return text
+
+
 Signature: TypeAlias = Annotated[str, StringConstraints(pattern=_HEX)]
+Word: TypeAlias = Annotated[Money, AfterValidator(_word)]
+Nonce: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,78}$"), AfterValidator(_word)]
 UnixSeconds: TypeAlias = Annotated[int, Field(ge=0, le=_UNIX_MAX), WHOLE]
 
 
@@ -100,6 +111,63 @@ class StoredMandate(Output):
     max_fee_bps: int
     valid_until: int = Field(description="Unix seconds")
     salt: str = Field(pattern=HASH_PATTERN)
+
+
+class PermitFields(Input):
+    """An allowance, as signed (`Permit` of the token, EIP-2612)."""
+
+    AREA = "wallet"
+
+    owner: Address
+    spender: Address
+    value: Word
+    nonce: Nonce = Field(description="The owner's nonce in the token")
+    deadline: UnixSeconds
+
+
+class SignedPermitBody(Input):
+    """A permit with its owner's signature."""
+
+    AREA = "wallet"
+
+    permit: PermitFields
+    signature: Signature = Field(description="Of the workspace's wallet", repr=False)
+
+    def signed(self) -> SignedPermit:
+        """Return the permit."""
+        body = self.permit
+        return SignedPermit(
+            owner=body.owner.lower(), spender=body.spender.lower(), amount=MicroUsdc(int(body.value)),
+            nonce=int(body.nonce), deadline_s=body.deadline, signature=self.signature,
+        )  # fmt: skip
+
+
+class PermitQuery(Query):
+    """The allowance for which the permit is asked."""
+
+    AREA = "wallet"
+
+    value: Word
+
+
+class PermitOffer(Output):
+    """What the workspace's wallet signs to give the escrow contract an allowance without gas."""
+
+    owner: Address
+    spender: Address = Field(description="The escrow contract")
+    value: Money
+    nonce: Nonce = Field(description="The owner's nonce in the token")
+    deadline: int = Field(description="Unix seconds")
+    typed_data: dict[str, Any] = Field(description="Argument of eth_signTypedData_v4")
+
+
+class RelayedPermit(Output):
+    """A permit that the token has taken."""
+
+    owner: Address
+    spender: Address
+    value: Money = Field(description="The allowance that it has set")
+    tx_hash: str = Field(pattern=HASH_PATTERN)
 
 
 PaymentBody: TypeAlias = Annotated[SignedPaymentBody | MandatePaymentBody, Field(discriminator="kind")]
@@ -201,6 +269,28 @@ def extension_offer_json(offer: ExtensionOffer) -> dict[str, object]:
         "openBy": offer.extend_by_s,
         "authorization": offer.typed_data[ConsentKind.AUTHORIZATION],
         "consent": offer.typed_data[ConsentKind.CONSENT],
+    }
+
+
+def permit_offer_json(terms: PermitTerms) -> dict[str, object]:
+    """Present the terms of a permit as `PermitOffer`."""
+    return {
+        "owner": terms.owner,
+        "spender": terms.spender,
+        "value": str(terms.amount),
+        "nonce": str(terms.nonce),
+        "deadline": terms.deadline_s,
+        "typedData": terms.typed_data,
+    }
+
+
+def permit_json(permit: AllowancePermit) -> dict[str, object]:
+    """Present a permit as `RelayedPermit`, without its signature."""
+    return {
+        "owner": shown_address(permit.owner),
+        "spender": shown_address(permit.spender),
+        "value": str(permit.amount),
+        "txHash": permit.tx_hash,
     }
 
 

@@ -29,6 +29,7 @@ from sightline.http.schemas.base import (
     labelled,
 )
 from sightline.http.schemas.escrow import PaymentBody
+from sightline.ports.identity import ApiKeyRecord
 
 PlayUrl: TypeAlias = Callable[[str], str]
 """Makes the play URL of the caller from that of an input."""
@@ -282,6 +283,63 @@ class ViewerToken(Output):
     whep_url: str
 
 
+class ShareBody(Input):
+    """A link by which others see one view."""
+
+    AREA = "share"
+    REFUSES_MISSPELT = True
+
+    expires_in_seconds: Annotated[int, Field(ge=60, le=86_400), WHOLE] = Field(
+        default=3_600, description="For how long the link works, whether or not the view lasts as long"
+    )
+    label: Annotated[str, StringConstraints(strip_whitespace=True, max_length=80, pattern=TEXT_PATTERN)] = Field(
+        default="", description="For the owner's list", examples=["For the site manager"]
+    )
+
+
+class Share(Output):
+    """A link by which others see one view."""
+
+    share_id: Uuid
+    session_id: Uuid
+    label: str
+    created_at: Instant
+    expires_at: Instant = Field(description="When the link ends, or has ended if it was revoked")
+    is_open: bool
+    last_used_at: Instant | None
+
+
+class MadeShare(Share):
+    """A new link, shown once."""
+
+    url: str = Field(description="The page of the view, with a key in its fragment. Secret")
+    key: str = Field(description="The same key, for programs. It reads this view and its picture only. Secret")
+
+
+class ShareList(Output):
+    """The newest 100 links of a session, ended ones included."""
+
+    items: list[Share]
+    next_cursor: None
+
+
+class SharedView(Output):
+    """What a share link shows of a session."""
+
+    session_id: Uuid
+    state: State
+    meter_state: MeterState | None
+    pause_reason: PauseReason | None
+    end_reason: EndReason | None
+    lat: float
+    lng: float
+    radius_meters: int
+    started_at: Instant | None
+    ended_at: Instant | None
+    whep_url: str | None = Field(description="While LIVE")
+    shared_until: Instant | None = Field(description="When the caller's link ends; null for the session's parties")
+
+
 class MeterWindow(Output):
     """A stretch of time that is not charged."""
 
@@ -349,6 +407,39 @@ def session_json(
         "metadata": None if metadata is None else orjson.loads(metadata),
         "fundsState": _funds_state(status),
         "holdTxHash": status.hold_tx_hash,
+    }
+
+
+def share_json(record: ApiKeyRecord, now_ms: int) -> dict[str, object]:
+    """Present the key of a share link as `Share`."""
+    assert record.grace_ends_at_ms is not None, "the end of a link is set when it is made"
+    return {
+        "shareId": record.key_id,
+        "sessionId": record.session_id,
+        "label": record.label,
+        "createdAt": iso(record.created_at_ms),
+        "expiresAt": iso(record.grace_ends_at_ms),
+        "isOpen": now_ms < record.grace_ends_at_ms,
+        "lastUsedAt": iso_or_none(record.last_used_at_ms),
+    }
+
+
+def shared_view_json(status: SessionStatus, *, play_url: PlayUrl, ends_at_ms: int | None) -> dict[str, object]:
+    """Present a session as `SharedView`: nothing of its money, its parties or what they wrote to each other."""
+    terms = status.terms
+    return {
+        "sessionId": terms.id,
+        "state": status.state,
+        "meterState": status.meter_state,
+        "pauseReason": status.pause_reason,
+        "endReason": status.end_reason,
+        "lat": terms.lat,
+        "lng": terms.lng,
+        "radiusMeters": terms.radius_m,
+        "startedAt": iso_or_none(status.started_at_ms),
+        "endedAt": iso_or_none(status.ended_at_ms),
+        "whepUrl": _play_url(status, play_url),
+        "sharedUntil": iso_or_none(ends_at_ms),
     }
 
 

@@ -61,6 +61,35 @@ $12) ON CONFLICT (key_id) DO NOTHING
 """
 _KEY_HAS_DIGEST = "SELECT EXISTS (SELECT FROM api_key WHERE key_id = $1 AND digest = $2)"
 
+_ADD_SHARE = """
+INSERT INTO api_key (key_id, workspace_id, digest, label, prefix, environment, scopes, created_at_ms,
+created_by_wallet, revoked_at_ms, grace_ends_at_ms, session_id) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
+WHERE (SELECT count(*) FROM api_key WHERE session_id = $12 AND key_id <> session_id AND grace_ends_at_ms > $8) < $13
+RETURNING 1
+"""
+
+_SHARES_OF = f"""
+SELECT {KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND session_id = $2 AND key_id <> session_id
+ORDER BY created_at_ms DESC, key_id DESC LIMIT $3
+"""  # noqa: S608  constants only
+
+_END_SHARE = f"""
+UPDATE api_key SET revoked_at_ms = least(revoked_at_ms, $4), grace_ends_at_ms = least(grace_ends_at_ms, $4)
+WHERE workspace_id = $1 AND session_id = $2 AND key_id = $3 AND key_id <> session_id
+RETURNING {KEY_COLUMNS}
+"""  # noqa: S608  constants only
+
+_KEEP_KEY = f"""
+WITH kept AS (
+  UPDATE api_key SET revoked_at_ms = NULL, grace_ends_at_ms = NULL
+  WHERE workspace_id = $1 AND key_id = $2 AND session_id IS NULL AND grace_ends_at_ms > $3
+  RETURNING {KEY_COLUMNS}
+)
+SELECT {KEY_COLUMNS} FROM kept UNION ALL
+SELECT {KEY_COLUMNS} FROM api_key
+WHERE workspace_id = $1 AND key_id = $2 AND session_id IS NULL AND NOT EXISTS (SELECT FROM kept)
+"""  # noqa: S608  constants only
+
 _KEY_IN = f"SELECT {KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND key_id = $2"  # noqa: S608  constants only
 
 _REVOKE_KEY = f"""
@@ -187,6 +216,36 @@ class PostgresIdentityStore:
 
         return await self._database.transact(unit)
 
+    async def add_share(
+        self, record: ApiKeyRecord, digest: bytes, *, limit: int, call: IdempotencyRecord | None = None
+    ) -> bool:
+        """Keep the key of a share link within its session's limit; makers of one session's links take turns."""
+        row = (*_new_key(record, digest), record.revoked_at_ms, record.grace_ends_at_ms, record.session_id, limit)
+
+        async def unit(connection: Connection) -> bool:
+            lock = f"share:{record.session_id}"
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", lock)
+            if await connection.fetchval(_ADD_SHARE, *row) is None:
+                return False
+            await require_first_call(connection, call)
+            return True
+
+        return await self._database.transact(unit)
+
+    async def shares_of(self, workspace_id: str, session_id: str, *, limit: int) -> tuple[ApiKeyRecord, ...]:
+        """List the keys of a session's share links, newest first."""
+        rows = await self._database.read(
+            lambda connection: connection.fetch(_SHARES_OF, workspace_id, session_id, limit)
+        )
+        return tuple(key_record(row) for row in rows)
+
+    async def end_share(self, workspace_id: str, session_id: str, key_id: str, *, now_ms: int) -> ApiKeyRecord | None:
+        """End the key of a share link, once."""
+        row = await self._database.run(
+            lambda connection: connection.fetchrow(_END_SHARE, workspace_id, session_id, key_id, now_ms)
+        )
+        return None if row is None else key_record(row)
+
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
         """Find a key by its digest; after a restart every device asks at once, so they share queries."""
         return await self._keys.read(digest)
@@ -210,6 +269,11 @@ class PostgresIdentityStore:
         row = await self._database.run(
             lambda connection: connection.fetchrow(_REVOKE_KEY, workspace_id, key_id, now_ms, grace_ms)
         )
+        return None if row is None else key_record(row)
+
+    async def keep_key(self, workspace_id: str, key_id: str, *, now_ms: int) -> ApiKeyRecord | None:
+        """Take back a revocation during its grace period."""
+        row = await self._database.run(lambda connection: connection.fetchrow(_KEEP_KEY, workspace_id, key_id, now_ms))
         return None if row is None else key_record(row)
 
     async def mark_keys_used(self, used_at_ms: Mapping[str, int]) -> None:

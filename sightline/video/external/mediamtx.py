@@ -143,7 +143,7 @@ class MediaMtx:
     async def end_withdrawn_viewers(self) -> None:
         """Check the readers that MediaMTX lists, again and again, and kick those whose access was withdrawn."""
         while self._access is not None:
-            await trio.sleep(self._options.recheck_ms / 1000)
+            await self._access.next_check(self._options.recheck_ms)
             try:
                 for row in await self._list("webrtcsessions"):
                     await self._kick_if_withdrawn(row)

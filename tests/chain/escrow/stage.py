@@ -39,6 +39,7 @@ from sightline.storage.postgres.money.extensions import PostgresExtensions
 from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.money.mandates import PostgresMandates
 from sightline.storage.postgres.money.openings import PostgresOpenings
+from sightline.storage.postgres.money.permits import PostgresPermits
 from sightline_client.escrow import sign_mandate
 from sightline_client.models import ChainConfig
 from sightline_client.wallet import LocalWallet
@@ -83,10 +84,13 @@ class Stage:
     @asynccontextmanager
     async def opened(self, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
         """Open the service without relayer and watcher, as a server has it that holds neither role."""
-        options = options_for(self.world, directory, is_escrow=True, meter_key=self.meter_key, **changed)
+        # A capture waits for no others, unless a test says so.
+        chosen = {"is_escrow": True, "meter_key": self.meter_key, "capture_window_ms": 0} | changed
+        options = options_for(self.world, directory, **chosen)
         extensions = PostgresExtensions(self.database)
         holds = Holds(
             all=self.openings, relayer=self.openings, extensions=extensions, relayer_extensions=extensions,
+            permits=PostgresPermits(self.database), relayer_permits=PostgresPermits(self.database),
             mandates=PostgresMandates(self.database),
         )  # fmt: skip
         async with open_chain(options, ledger=self.ledger, holds=holds, clock=clock, ids=ids) as service:

@@ -1,17 +1,13 @@
 """The meter signs in the contract's domain, with its key in this process or in another one."""
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from eth_account import Account
-from eth_account.messages import encode_typed_data
 
 from sightline.bootstrap.maintenance.findings import Level
 from sightline.chain.contracts.messages import CaptureBatch, MeterStatement, Opening, TypedMessage, escrow_domain
@@ -23,6 +19,7 @@ from sightline.domain.errors import ChainUnavailableError
 from tests.chain.escrow.stage import HOLD, Stage
 from tests.chain.escrow.test_chain_check import checked
 from tests.chain.interop.anvil import anvil_process
+from tests.chain.relayer.key_server import KeyServer, served
 from tests.chain.world import ids, until
 
 CHAIN_ID, CONTRACT = 84_532_777, "0x" + "Cc" * 20
@@ -35,56 +32,6 @@ MESSAGES: tuple[TypedMessage, ...] = (
 )
 
 
-@dataclass
-class SigningProcess:
-    """Signs what it is asked for over JSON-RPC, by the code of eth_account."""
-
-    accounts: list[str] = field(default_factory=lambda: [str(Account.from_key(KEY).address)])
-    key: str = KEY
-    is_locked: bool = False
-    refused: int = 0
-    method: str = "eth_signTypedData_v4"
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        if request["method"] == "eth_accounts":
-            return {"result": self.accounts}
-        if request["method"] != self.method:
-            return {"error": {"code": -32601, "message": "the method does not exist"}}
-        if self.is_locked:
-            self.refused += 1
-            return {"error": {"code": -32000, "message": "the account is locked"}}
-        _, typed_data = request["params"]
-        signed = Account.sign_message(encode_typed_data(full_message=json.loads(typed_data)), self.key)
-        return {"result": "0x" + bytes(signed.signature).hex()}
-
-    async def serve(self, stream: trio.SocketStream) -> None:
-        received = b""
-        async with stream:
-            async for chunk in stream:
-                received += chunk
-                head, _, body = received.partition(b"\r\n\r\n")
-                lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-                if not lengths or len(body) < int(lengths[0].split(b":")[1]):
-                    continue
-                asked, received = json.loads(body), b""
-                items = asked if isinstance(asked, list) else [asked]
-                answers = [{"jsonrpc": "2.0", "id": item["id"]} | self.answer(item) for item in items]
-                text = json.dumps(answers if isinstance(asked, list) else answers[0]).encode()
-                await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
-
-
-@asynccontextmanager
-async def served(process: SigningProcess) -> AsyncIterator[str]:
-    async with trio.open_nursery() as nursery:
-        listeners: list[trio.SocketListener] = await nursery.start(_serve, process)
-        yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
-        nursery.cancel_scope.cancel()
-
-
-async def _serve(process: SigningProcess, task_status: trio.TaskStatus[Any]) -> None:
-    await trio.serve_tcp(process.serve, 0, host="127.0.0.1", task_status=task_status)
-
-
 def opened(url: str) -> Any:
     return open_remote_meter(url, chain_id=CHAIN_ID, contract=CONTRACT, timeout_ms=3_000, ids=ids)
 
@@ -95,8 +42,8 @@ async def in_this_process() -> AsyncIterator[Meter]:
 
 
 @asynccontextmanager
-async def in_a_signing_process(method: str) -> AsyncIterator[Meter]:
-    async with served(SigningProcess(method=method)) as url, opened(url) as meter:
+async def in_a_key_server(methods: frozenset[str], takes_batches: bool) -> AsyncIterator[Meter]:
+    async with served(KeyServer(methods=methods, takes_batches=takes_batches)) as url, opened(url) as meter:
         yield meter
 
 
@@ -108,10 +55,8 @@ async def in_anvil() -> AsyncIterator[Meter]:
 
 METERS: list[Any] = [
     pytest.param(in_this_process, id="key"),
-    *(
-        pytest.param(partial(in_a_signing_process, method), id=method)
-        for method in ("eth_signTypedData_v4", "eth_signTypedData")
-    ),
+    pytest.param(partial(in_a_key_server, frozenset({"eth_accounts", "eth_signTypedData_v4"}), True), id="wallet"),
+    pytest.param(partial(in_a_key_server, frozenset({"eth_accounts", "eth_signTypedData"}), False), id="web3signer"),
     pytest.param(in_anvil, id="anvil", marks=pytest.mark.interop),
 ]
 
@@ -131,7 +76,7 @@ async def test_a_meter_signs_a_message_for_its_contract_on_its_chain(
         assert recovered_address(other.digest(message), signature) != meter.address.lower()
 
 
-async def refuse(process: SigningProcess, error: type[Exception], words: str, act: Callable[[Meter], Awaitable[Any]]):
+async def refuse(process: KeyServer, error: type[Exception], words: str, act: Callable[[Meter], Awaitable[Any]]):
     async with served(process) as url:
         with pytest.raises(error, match=words):
             async with opened(url) as meter:
@@ -143,30 +88,30 @@ async def sign(meter: Meter) -> None:
 
 
 async def test_a_signature_of_another_key_is_not_passed_on() -> None:
-    await refuse(SigningProcess(key="0x" + "77" * 32), ChainUnavailableError, "is not that of the meter", sign)
+    server = KeyServer(accounts=["0x" + "7e" * 20])
+    await refuse(server, ChainUnavailableError, "returned a signature that is not that of 0x", sign)
 
 
 async def test_a_signer_that_refuses_says_why() -> None:
-    await refuse(SigningProcess(is_locked=True), ChainUnavailableError, "the account is locked", sign)
+    await refuse(KeyServer(is_locked=True), ChainUnavailableError, "the account is locked", sign)
 
 
 @pytest.mark.parametrize("accounts", [[], ["0x" + "01" * 20, "0x" + "02" * 20], ["no address"]])
 async def test_a_signer_without_exactly_one_key_is_refused(accounts: list[str]) -> None:
-    await refuse(SigningProcess(accounts=accounts), KeyRefusedError, "must have one account", sign)
+    await refuse(KeyServer(accounts=accounts), KeyRefusedError, "must have one account", sign)
 
 
 async def test_a_signer_that_is_away_is_unavailable() -> None:
-    async with served(SigningProcess()) as url:
+    async with served(KeyServer()) as url:
         pass
     with pytest.raises(ChainUnavailableError):
         async with opened(url):
             raise AssertionError("it opened")
 
 
-def of_stage(stage: Stage) -> SigningProcess:
+def of_stage(stage: Stage) -> KeyServer:
     """A process with the key that the stage's contract knows as its meter."""
-    key = "0x" + stage.meter_key.hex()
-    return SigningProcess(accounts=[str(Account.from_key(key).address)], key=key)
+    return KeyServer(key="0x" + stage.meter_key.hex())
 
 
 async def test_a_session_is_opened_and_captured_by_the_key_in_another_process(stage: Stage, tmp_path: Path) -> None:
@@ -187,7 +132,7 @@ async def test_a_session_is_opened_and_captured_by_the_key_in_another_process(st
         assert await stage.held() == before
 
 
-async def is_refused(process: SigningProcess) -> bool:
+async def is_refused(process: KeyServer) -> bool:
     return process.refused > 0
 
 

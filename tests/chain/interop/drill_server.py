@@ -18,6 +18,7 @@ from sightline.storage.postgres.money.extensions import PostgresExtensions
 from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.money.mandates import PostgresMandates
 from sightline.storage.postgres.money.openings import PostgresOpenings
+from sightline.storage.postgres.money.permits import PostgresPermits
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 
@@ -40,6 +41,7 @@ async def serve(given: dict[str, Any]) -> None:
         )
         holds = Holds(
             all=openings, relayer=openings, extensions=extensions, relayer_extensions=extensions,
+            permits=PostgresPermits(database), relayer_permits=PostgresPermits(database),
             mandates=PostgresMandates(database),
         )  # fmt: skip
         options = ChainOptions(**given["options"])

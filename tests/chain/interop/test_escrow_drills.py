@@ -13,8 +13,10 @@ from sightline.chain.contracts.messages import INTERIM_DELAY_S, RECLAIM_DELAY_S
 from sightline.chain.service import ChainService
 from sightline.domain.books.differences import Difference, DifferenceKind
 from sightline.domain.session.model import Session
+from sightline.domain.units import MicroUsdc
 from sightline.http.schemas.escrow import statement_json
 from sightline.ports.chain import ChainConfig
+from sightline.ports.escrow import SignedPermit
 from sightline.ports.ledger import SettlementState
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.money.extensions import PostgresExtensions
@@ -300,3 +302,22 @@ async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvi
         assert await stage.in_contract() == 0, f"seed {seed}"
         assert await world.balance(world.payer) == start - sum(charges.values()), f"seed {seed}"
         await world.assert_books_balance()
+
+
+async def test_a_payer_without_coin_gets_an_allowance_by_a_permit(stage: Stage, anvil: Anvil, tmp_path: Path) -> None:
+    payer = Wallet()
+    async with mining(anvil):
+        await stage.world.fund(payer)
+    async with stage.running(tmp_path, depth=1) as service, mining(anvil):
+        assert service.escrow is not None
+        terms = await service.escrow.permit_terms(payer.address, MicroUsdc(5_000_000), stage.far_s)
+        permit = SignedPermit(
+            owner=payer.address.lower(), spender=terms.spender.lower(), amount=terms.amount, nonce=terms.nonce,
+            deadline_s=terms.deadline_s, signature=LocalWallet.from_key(payer.key).sign_typed_data(terms.typed_data),
+        )  # fmt: skip
+        relayed = await service.escrow.relay_permit(permit, payer.address)
+        data = call_data("allowance(address,address)", [payer.address, stage.world.settlement])
+        allowed = await stage.world.rpc.call("eth_call", {"to": stage.world.token, "data": "0x" + data.hex()}, "latest")
+        assert int(allowed, 16) == 5_000_000
+        assert await stage.world.rpc.call("eth_getBalance", payer.address, "latest") == "0x0"
+        assert (await service.escrow.relay_permit(permit, payer.address)).tx_hash == relayed.tx_hash

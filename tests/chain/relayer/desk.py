@@ -5,6 +5,7 @@ from typing import Any
 
 import trio
 
+from sightline.chain.gas_key import GasKey, LocalGasKey
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.rpc.client import JsonRpc
@@ -61,11 +62,11 @@ class Desk:
     ledger: MemoryLedger
     sessions: dict[str, Session] = field(default_factory=dict)
     told: list[SettlementUpdate] = field(default_factory=list)
-    signer: Signer = field(default_factory=lambda: Signer(ids.token_bytes(32)))
+    key: GasKey = field(default_factory=lambda: LocalGasKey(Signer(ids.token_bytes(32))))
 
     def relayer(self, *, own_ids: Any = ids, **options: Any) -> Relayer:
         chosen = RelayerOptions(**({"depth": 2, "replace_ms": 1_000, "resend_ms": 500} | options))
-        return Relayer(self.rpc, self.ledger, self.signer, self.node.identity, chosen, clock=TrioClock(), ids=own_ids)
+        return Relayer(self.rpc, self.ledger, self.key, self.node.identity, chosen, clock=TrioClock(), ids=own_ids)
 
     async def hear(self, update: SettlementUpdate) -> None:
         self.told.append(update)

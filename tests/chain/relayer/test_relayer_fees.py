@@ -110,7 +110,7 @@ async def test_a_call_that_reverts_at_its_estimate_is_refused_and_not_sent(
     assert desk.node.sent == []
     assert record.state is SettlementState.FAILED
     assert reason in (record.reason or "")
-    assert await desk.ledger.next_nonce(desk.signer.address) == 0
+    assert await desk.ledger.next_nonce(desk.key.address) == 0
 
 
 async def test_a_settlement_that_is_refused_at_its_estimate_leaves_no_gap_in_the_nonces(

@@ -140,7 +140,7 @@ async def test_each_answer_of_the_node_is_understood(desk: Desk, message: str, r
     for nonce, session_id in ((4, first), (3, second)):
         records = [await desk.record(session_id)]
         (call,) = await sender.calls([records])
-        attempts += sender.sign(records, call, nonce, fees, 1)
+        attempts += await sender.sign(records, call, nonce, fees, 1)
     desk.node.refuses_raw = lambda transaction: message if transaction.nonce == 4 else None
     answers = await broadcast(desk.rpc, attempts)
     assert [transaction.nonce for transaction in desk.node.sent] == [3, 4]

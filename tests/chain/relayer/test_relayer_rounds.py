@@ -169,7 +169,7 @@ async def test_a_replacement_has_the_same_nonce_and_higher_fees(desk: Desk, auto
     assert first.nonce == second.nonce == 0
     assert second.max_fee_wei >= first.max_fee_wei * 9 // 8
     assert second.tip_wei >= first.tip_wei * 9 // 8
-    assert await desk.ledger.next_nonce(desk.signer.address) == 1
+    assert await desk.ledger.next_nonce(desk.key.address) == 1
 
 
 async def test_a_replacement_never_passes_the_fee_cap(desk: Desk, autojump_clock: Any) -> None:
@@ -233,7 +233,7 @@ async def test_a_hold_of_another_amount_proves_nothing(desk: Desk) -> None:
 async def settle_elsewhere(desk: Desk, session_id: str, to_amount: int) -> str:
     """Settle a session by a transaction that the database does not know. The amount decides the seconds."""
     record = await desk.record(session_id)
-    stranger = Desk(desk.node, desk.rpc, MemoryLedger(), signer=desk.signer)
+    stranger = Desk(desk.node, desk.rpc, MemoryLedger(), key=desk.key)
     other = await stranger.ended()
     row = stranger.ledger._settlements.pop(other)
     seconds = (to_amount + record.payload.fee_amount) // record.payload.rate
@@ -244,7 +244,7 @@ async def settle_elsewhere(desk: Desk, session_id: str, to_amount: int) -> str:
     relayer = stranger.relayer()
     sender, records = relayer._queues[0].signing._sender, [stranger.ledger._settlements[session_id]]
     (call,) = await sender.calls([records])
-    (attempt,) = sender.sign(records, call, 0, _some_fees(), TrioClock().now_ms())
+    (attempt,) = await sender.sign(records, call, 0, _some_fees(), TrioClock().now_ms())
     await desk.rpc.send_once([("eth_sendRawTransaction", ["0x" + attempt.raw.hex()])])
     return attempt.tx_hash
 

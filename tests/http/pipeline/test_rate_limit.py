@@ -8,7 +8,7 @@ import pytest
 
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.rate_limit import Budget, RateClass, RateLimiter, RateLimits, address_key
-from tests.http.world import BERLIN, World, WorldOptions, data_of, error_of, open_world
+from tests.http.world import BERLIN, Client, World, WorldOptions, data_of, error_of, open_world
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
@@ -63,6 +63,20 @@ async def test_clips_of_a_session_are_limited(limited: World) -> None:
     answers = [await consumer.key.get(f"/api/v1/sessions/{session['id']}/clip") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [404, 404, 404, 429]
     assert error_of(answers[-1]) == (429, "RATE_LIMITED", "rate:clip")
+
+
+@pytest.mark.parametrize("limited", ["default=0.01/9,frames=0.01/4,frame=0.01/2,list=9/9"], indirect=True)
+async def test_guests_of_a_share_link_use_up_nothing_of_the_workspace(limited: World) -> None:
+    consumer, operator = await limited.party("CONSUMER"), await limited.party("SUPPLIER")
+    session = await limited.live(consumer, operator)
+    path = f"/api/v1/sessions/{session['id']}"
+    key = data_of(await consumer.key.post(f"{path}/shares", {}))["key"]
+    guest = Client(limited, {"authorization": f"Bearer {key}"})
+    assert statuses([await guest.get(f"{path}/frame") for _ in range(3)]) == [404, 404, 429]
+    assert statuses([await consumer.key.get(f"{path}/frame") for _ in range(3)]) == [404, 404, 429]
+    answers = [await guest.get(f"{path}/shared") for _ in range(10)]
+    assert statuses(answers) == [200] * 9 + [429]
+    assert (await consumer.key.get(path)).status_code == 200
 
 
 @pytest.mark.parametrize("limited", ["frame=0.5/1"], indirect=True)

@@ -39,6 +39,42 @@ async def test_a_revoked_key_works_for_its_grace_and_no_longer(world: World) -> 
     assert error_of(await client.get("/api/v1/me")) == (401, "REVOKED_API_KEY", "apiKey:revoked")
 
 
+async def revoked(world: World) -> tuple[Party, Client, str]:
+    """A workspace, one of its keys that was used and then revoked, and the path of the key."""
+    party = await world.party("CONSUMER")
+    minted = data_of(await party.wallet.post(f"{party.path}/api-keys", BODY))
+    client = Client(world, {"authorization": f"Bearer {minted['plaintext']}"})
+    path = f"{party.path}/api-keys/{minted['keyId']}"
+    data_of(await party.wallet.post(f"{path}/revoke"))
+    data_of(await client.get("/api/v1/me"))
+    return party, client, path
+
+
+async def test_a_key_that_is_kept_during_its_grace_works_on_without_a_gap(world: World) -> None:
+    party, client, path = await revoked(world)
+    world.clock.advance(40)
+    data_of(await client.get("/api/v1/me"))  # read again, and cached with its end
+    world.clock.advance(19)
+    kept = data_of(await party.wallet.post(f"{path}/keep"))
+    assert (kept["revokedAt"], kept["gracePeriodEnd"]) == (None, None)
+    assert data_of(await party.wallet.post(f"{path}/keep"))["revokedAt"] is None, "a repeat answers the same"
+    world.clock.advance(5)
+    data_of(await client.get("/api/v1/me"))
+    again = data_of(await party.wallet.post(f"{path}/revoke"))
+    assert again["revokedAt"]
+    world.clock.advance(60)
+    assert error_of(await client.get("/api/v1/me")) == (401, "REVOKED_API_KEY", "apiKey:revoked")
+
+
+async def test_a_key_cannot_be_kept_after_its_grace(world: World) -> None:
+    party, client, path = await revoked(world)
+    world.clock.advance(60)
+    assert error_of(await party.wallet.post(f"{path}/keep")) == (409, "INVALID_STATE", "apiKey:revoked")
+    assert error_of(await client.get("/api/v1/me")) == (401, "REVOKED_API_KEY", "apiKey:revoked")
+    unknown = await party.wallet.post(f"{party.path}/api-keys/{UNKNOWN}/keep")
+    assert error_of(unknown) == (404, "NOT_FOUND", "apiKey:unknown")
+
+
 @pytest.mark.parametrize(
     ("change", "detail"),
     [

@@ -28,12 +28,19 @@ const LINKS = [
 ];
 const SHORT_LINK = /^https?:\/\/(?:maps\.app\.goo\.gl|goo\.gl|g\.co|osm\.org\/go|maps\.apple)\//;
 
+/** Marks of the writing direction, which copied texts have. */
+const DIRECTION_MARKS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
 /** Links without coordinates in them: only the map's own server knows the place. */
 export const isShortLink = (text: string): boolean => SHORT_LINK.test(text.trim());
 
 /** A place as people write it, or as maps link to it; null if it is not a place on Earth. */
 export function parsePoint(text: string): Coordinates | null {
   const trimmed = text
+    .replace(DIRECTION_MARKS, "")
+    .replace(/[٠-٩]/g, (digit) => String("٠١٢٣٤٥٦٧٨٩".indexOf(digit)))
+    .replace(/٫/g, ".")
+    .replace(/،/g, ",")
     .trim()
     .replace(/[−–]/g, "-")
     .replace(/[º˚]/g, "°")

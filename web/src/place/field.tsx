@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { point } from "../format";
+import { coordinates } from "../format";
 import { t } from "../strings";
 import { isShortLink, parsePoint } from "./coordinates";
 import { places, search, type City, type Suggestion } from "./search";
@@ -41,7 +41,7 @@ export function PlaceField({ id, label, hint, text, children }: PlaceFieldProps)
   }, [text.value]);
 
   const choose = ({ label, lat, lng }: Suggestion): void => {
-    text.value = point(lat, lng);
+    text.value = coordinates(lat, lng);
     chosen.value = { text: text.value, label };
     active.value = -1;
   };

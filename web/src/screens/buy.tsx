@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
 import { requestSession } from "../chain/payment";
-import { clock, effect, inCents, metres, point, roughly, usdc } from "../format";
+import { clock, effect, inCents, metres, coordinates, roughly, usdc } from "../format";
 import { positionProblem } from "../live/problems";
 import { operatorsAt, useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
@@ -79,7 +79,7 @@ export default function Buy() {
   const locate = (): Promise<void> =>
     new Promise((done) =>
       navigator.geolocation.getCurrentPosition(
-        ({ coords }) => (done(), (where.value = point(coords.latitude, coords.longitude))),
+        ({ coords }) => (done(), (where.value = coordinates(coords.latitude, coords.longitude))),
         (error) => (done(), notify(positionProblem(error), "", true)),
         { enableHighAccuracy: true, timeout: 10_000 },
       ),
@@ -134,7 +134,7 @@ export default function Buy() {
                 cellDegrees: coverage?.cellDegrees ?? 0,
                 isClose: false,
               }}
-              onPick={(lat, lng) => (where.value = point(lat, lng))}
+              onPick={(lat, lng) => (where.value = coordinates(lat, lng))}
               onView={onView}
             />
             <div class="pair">

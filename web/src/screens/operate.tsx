@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import encodeQr from "qr";
 import { api, need, once, type Model } from "../api";
-import { clock, dateTime, metres, point, usdc } from "../format";
+import { clock, dateTime, metres, coordinates, point, usdc } from "../format";
 import { chime } from "../live/chime";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
@@ -46,12 +46,12 @@ export default function Operate() {
 
 function Availability() {
   const shown = workspace.value;
-  const where = useSignal(shown?.coverageLat != null && shown.coverageLng != null ? point(shown.coverageLat, shown.coverageLng) : "");
+  const where = useSignal(shown?.coverageLat != null && shown.coverageLng != null ? coordinates(shown.coverageLat, shown.coverageLng) : "");
   const radius = useSignal(shown?.coverageRadiusMeters ?? 2000);
   const { coverage, onView } = useCoverage();
   // The camera sets the area where it goes online for the first time.
   useEffect(() => {
-    if (where.value === "" && shown?.coverageLat != null && shown.coverageLng != null) where.value = point(shown.coverageLat, shown.coverageLng);
+    if (where.value === "" && shown?.coverageLat != null && shown.coverageLng != null) where.value = coordinates(shown.coverageLat, shown.coverageLng);
   }, [shown?.coverageLat]);
   if (shown === null) return null;
   const chosen = parsePoint(where.value);
@@ -78,7 +78,7 @@ function Availability() {
             cellDegrees: coverage?.cellDegrees ?? 0,
             isClose: false,
           }}
-          onPick={(lat, lng) => (where.value = point(lat, lng))}
+          onPick={(lat, lng) => (where.value = coordinates(lat, lng))}
           onView={onView}
         />
         <Field label={t("coverageRadius")}>

@@ -8,7 +8,9 @@ import { clock, dateTime, point, short, timeOf, usdc } from "../format";
 import { merged } from "../live/pauses";
 import { Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, useReading } from "../parts";
 import { go, link, place } from "../router";
+import { workspace } from "../store";
 import { t, type Word } from "../strings";
+import { Shares } from "./shares";
 import { ENDINGS, REASONS, wordOf } from "./watch";
 
 type Data = Model["Receipt"];
@@ -75,6 +77,7 @@ export default function Receipt() {
         </Card>
         <div class="stack">
           <Verify receipt={receipt} />
+          {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} mayMake={false} />}
           <Card title={t("timeline")}>
             <Timeline session={session} meter={shown.meter} />
             <p class="hint">{wordOf(ENDINGS, session.endReason)}</p>
@@ -155,7 +158,7 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
           const to = Math.min(end, each.to === null ? end : Date.parse(each.to));
           const place = (node: HTMLSpanElement | null): void => {
             if (node === null) return;
-            node.style.left = `${((from - start) / length) * 100}%`;
+            node.style.insetInlineStart = `${((from - start) / length) * 100}%`;
             node.style.width = `${(Math.max(0, to - from) / length) * 100}%`;
           };
           return <span key={each.from} ref={place} />;

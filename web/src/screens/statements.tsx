@@ -6,7 +6,7 @@ import { dateTime, monthsSince, usdc } from "../format";
 import { Banner, Button, Card, Empty, Facts, Field, Icon, Unread, useReading } from "../parts";
 import { link } from "../router";
 import { canBuy, canOperate, config, funds, now, workspace } from "../store";
-import { language, t } from "../strings";
+import { locale, t } from "../strings";
 
 type Statement = Model["MonthStatement"];
 const LISTED_AT_FIRST = 10;
@@ -14,7 +14,7 @@ const LISTED_AT_FIRST = 10;
 const READ_EVERY_MS = 10_000;
 
 const nameOf = (month: string): string =>
-  new Intl.DateTimeFormat(language.value, { month: "long", year: "numeric", timeZone: "UTC" }).format(new Date(`${month}-01T00:00:00Z`));
+  new Intl.DateTimeFormat(locale(), { month: "long", year: "numeric", timeZone: "UTC" }).format(new Date(`${month}-01T00:00:00Z`));
 
 export function Statements() {
   const shown = workspace.value;

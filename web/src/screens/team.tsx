@@ -1,6 +1,6 @@
 // Who may act for the workspace: members, keys of programs, webhooks, and the wallet's other workspaces.
 import { useSignal } from "@preact/signals";
-import { api, need, once, type Model } from "../api";
+import { ApiError, api, need, once, type Model } from "../api";
 import { dateTime, short, usdc } from "../format";
 import { Banner, Button, Card, Confirm, Countdown, Empty, Field, Page, Unread, useReading } from "../parts";
 import { me, notify, now, workspace } from "../store";
@@ -55,6 +55,16 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   };
   const revoke = async (keyId: string): Promise<void> => {
     await need(api.POST("/api/v1/workspaces/{id}/api-keys/{keyId}/revoke", { params: { path: { id, keyId }, header: once() } }));
+    await load();
+  };
+  const retain = async (keyId: string): Promise<void> => {
+    try {
+      await need(api.POST("/api/v1/workspaces/{id}/api-keys/{keyId}/keep", { params: { path: { id, keyId }, header: once() } }));
+      notify("keptKey");
+    } catch (error) {
+      if (!(error instanceof ApiError && error.detail === "apiKey:revoked")) throw error;
+      notify("tooLateToKeep", "", true);
+    }
     await load();
   };
   const toggle = (scope: Scope): void => {
@@ -119,7 +129,10 @@ function Keys({ mayChange }: { mayChange: boolean }) {
                 <small>{each.lastUsedAt === null ? t("neverUsed") : t("lastUsed", { time: dateTime(each.lastUsedAt) })}</small>
               </div>
               {each.gracePeriodEnd !== null ? (
-                <span class="bad nowrap">{t("stopsIn")} <Countdown until={each.gracePeriodEnd} /></span>
+                <div class="row">
+                  <span class="bad nowrap">{t("stopsIn")} <Countdown until={each.gracePeriodEnd} /></span>
+                  {mayChange && <Button kind="quiet" run={() => retain(each.keyId)}>{t("keepKey")}</Button>}
+                </div>
               ) : (
                 mayChange && (
                   <Confirm question={t("revokeAsk", { name: each.label })} action={t("revokeNamed", { name: each.label })} run={() => revoke(each.keyId)}>

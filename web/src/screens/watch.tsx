@@ -1,16 +1,18 @@
 // Watch one session: the picture, what is proved, what it costs, and why it pauses.
 import { useComputed, useSignal, type Signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
-import { Player, Stills, clip, follow, frame, type Clip, type PlayerStatus, type Still } from "sightline-js";
-import { ApiError, api, here, need, once, reachable, type Model } from "../api";
+import { useEffect } from "preact/hooks";
+import { clip, follow, frame, type Clip, type Still } from "sightline-js";
+import { ApiError, api, here, need, once, type Model } from "../api";
 import { extendSession } from "../chain/payment";
 import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
 import { pausedMs, pauseEndsAt } from "../live/pauses";
+import { Picture } from "../live/picture";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page, Unread, useReading } from "../parts";
 import { link, place } from "../router";
 import { notify, now, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
+import { Shares } from "./shares";
 
 type Meter = Model["Meter"];
 type Position = Model["SessionLocation"];
@@ -106,6 +108,7 @@ export default function Watch() {
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} />
+          {isConsumer && <Shares id={shown.id} mayMake={["REQUESTED", "ASSIGNED", "LIVE"].includes(shown.state)} />}
           <PlaceMap
             isSmall
             scene={{
@@ -169,8 +172,6 @@ async function send(session: Session): Promise<void> {
   if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters));
 }
 
-const CONNECTING: PlayerStatus = { picture: "connecting", delayMs: null };
-
 interface ScreenProps {
   session: Session;
   url: string;
@@ -178,26 +179,6 @@ interface ScreenProps {
   snapshots: Signal<readonly (Still | Clip)[]>;
 }
 function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
-  const video = useRef<HTMLVideoElement>(null);
-  const playing = useSignal<PlayerStatus>(CONNECTING);
-  const still = useSignal<Still | null>(null);
-  const wantsStills = useSignal(false);
-  const isMuted = useSignal(true);
-  useEffect(() => {
-    if (wantsStills.value) {
-      const made = new Stills(here, session.id, (next) => (still.value = next));
-      return () => (made.stop(), (still.value = null));
-    }
-    if (video.current === null) return;
-    const made = new Player(video.current, url, { onChange: (status) => (playing.value = status), resolve: reachable });
-    return () => (made.stop(told.value.get(session.id)?.state !== "LIVE"), (playing.value = CONNECTING));
-  }, [url, wantsStills.value]);
-  const picture = useComputed(() => playing.value.picture);
-  const hasPlayed = useRef(false);
-  hasPlayed.current ||= picture.value === "playing";
-  const words: Record<string, Word> = {
-    connecting: "pictureConnecting", noCamera: hasPlayed.current ? "pictureLost" : "pictureNoCamera", stalled: "pictureStalled", failed: "pictureFailed",
-  };
   const take = async (): Promise<void> => {
     const made = await frame(here, session.id, { width: 1920, quality: 90 });
     if (made !== null) snapshots.value = [made, ...snapshots.value];
@@ -210,40 +191,11 @@ function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
       notify("clipOff");
     }
   };
-  const word = isServerAway && picture.value !== "playing" ? "serverAway" : words[picture.value];
   return (
-    <>
-      <div class="stage dark" data-picture={wantsStills.value ? "stills" : picture.value}>
-        {wantsStills.value ? (
-          still.value === null ? <div class="cover" role="status"><span class="spinner big" /><p>{t("pictureNoCamera")}</p></div> : <img src={still.value.url} alt={t("stillOf", { time: timeOf(still.value.capturedAt) })} />
-        ) : (
-          <video ref={video} muted={isMuted.value} playsInline autoPlay aria-label={t("liveVideo")} />
-        )}
-        {wantsStills.value && <span class="tag">{t("stills")}</span>}
-        {wantsStills.value && still.value?.state === "lost" && <div class="cover" role="status"><span class="spinner big" aria-hidden="true" /><p>{t("pictureLost")}</p></div>}
-        {!wantsStills.value && word !== undefined && (
-          <div class="cover" role="status">
-            {picture.value === "failed" && !isServerAway ? <Icon name="warn" /> : <span class="spinner big" aria-hidden="true" />}
-            <p>{t(word)}</p>
-            {picture.value === "failed" && !isServerAway && <Button run={() => (wantsStills.value = true)}>{t("showStills")}</Button>}
-          </div>
-        )}
-        {!wantsStills.value && picture.value === "playing" && (
-          <span class="tag"><i class="dot" />{t("live")}{playing.value.delayMs !== null && <> · {t("delay", { ms: playing.value.delayMs })}</>}</span>
-        )}
-      </div>
-      <div class="row">
-        <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
-        <Button id="save-clip" run={save}><Icon name="download" />{t("clip")}</Button>
-        {!wantsStills.value && (
-          <>
-            <Button run={() => (isMuted.value = !isMuted.value)}>{t(isMuted.value ? "listen" : "mute")}</Button>
-            <Button run={() => video.current?.requestFullscreen()}>{t("fullScreen")}</Button>
-          </>
-        )}
-        <Button id="show-stills" kind="quiet" run={() => (wantsStills.value = !wantsStills.value)}>{t(wantsStills.value ? "showVideo" : "showStills")}</Button>
-      </div>
-    </>
+    <Picture connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
+      <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
+      <Button id="save-clip" run={save}><Icon name="download" />{t("clip")}</Button>
+    </Picture>
   );
 }
 

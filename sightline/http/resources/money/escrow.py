@@ -5,20 +5,27 @@ from typing import final
 
 from sightline.domain.access import Operation
 from sightline.domain.refusal import Code
+from sightline.domain.units import MicroUsdc
 from sightline.http.pipeline.call import Call, Reply, reply
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.escrow import (
     ExtensionTerms,
     ExtensionTermsQuery,
+    PermitOffer,
+    PermitQuery,
+    RelayedPermit,
     SessionTerms,
     SignedMandateBody,
+    SignedPermitBody,
     Statement,
     StoredMandate,
     TermsQuery,
     extension_offer_json,
     mandate_json,
     offer_json,
+    permit_json,
+    permit_offer_json,
     statement_json,
 )
 from sightline.http.services import Services
@@ -26,7 +33,7 @@ from sightline.http.services import Services
 
 @final
 class EscrowResources:
-    """/sessions/terms, /sessions/{id}/extend/terms, /sessions/{id}/statement and /wallet/mandate."""
+    """/sessions/terms, /sessions/{id}/extend/terms, /sessions/{id}/statement, /wallet/mandate and /wallet/permit."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -134,3 +141,47 @@ class EscrowResources:
     async def delete_mandate(self, call: Call) -> Reply:
         """Forget the mandate."""
         return reply(await self._services.broker.escrow.drop_mandate(call.workspace_id), mandate_json)
+
+    @Route(
+        "GET",
+        "/api/v1/wallet/permit",
+        "getPermit",
+        "money",
+        "What the wallet signs to give the escrow contract an allowance without gas",
+        description="Sign `typedData` (EIP-2612 `Permit` of the token) with the workspace's wallet, and send owner, "
+        "spender, value, nonce and deadline with the signature. 404 `session:escrow` where the service has no escrow, "
+        "`wallet:permit` where the token has no permit.",
+        operation=Operation.CREATE_SESSION,
+        rate=RateClass.QUOTE,
+        query=PermitQuery,
+        output=PermitOffer,
+        errors=(Code.NOT_FOUND,),
+    )
+    async def permit(self, call: Call) -> Reply:
+        """Offer a permit."""
+        query: PermitQuery = call.query
+        amount = MicroUsdc(int(query.value))
+        return reply(await self._services.broker.escrow.permit_terms(call.workspace_id, amount), permit_offer_json)
+
+    @Route(
+        "POST",
+        "/api/v1/wallet/permit",
+        "relayPermit",
+        "money",
+        "Give the escrow contract an allowance, whose gas the service pays",
+        description="Sends the permit to the token, and answers when it is in a block. A repeat returns the same "
+        "transaction. 400 `wallet:permit` of another owner, for another spender, expired or not signed by the owner; "
+        "409 `wallet:permitNonce` if the token has used its nonce; 429 `session:gasBudget` beyond the budget of gas "
+        "that the service pays for a payer in 24 hours.",
+        operation=Operation.CREATE_SESSION,
+        rate=RateClass.CREATE,
+        body=SignedPermitBody,
+        output=RelayedPermit,
+        errors=(Code.NOT_FOUND, Code.CONFLICT),
+    )
+    async def relay_permit(self, call: Call) -> Reply:
+        """Relay a permit."""
+        body: SignedPermitBody = call.body
+        answer = await self._services.broker.escrow.relay_permit(call.workspace_id, body.signed())
+        self._services.wake_watcher()
+        return reply(answer, permit_json)

@@ -65,13 +65,14 @@ FROM (
   UNION ALL SELECT tx_hash, session_id, false FROM opening_attempt WHERE tx_hash = ANY($1::text[])
   UNION ALL SELECT a.tx_hash, e.of_session, false FROM extension_attempt a JOIN hold_extension e USING (session_id)
     WHERE a.tx_hash = ANY($1::text[])
+  UNION ALL SELECT tx_hash, NULL, false FROM permit_attempt WHERE tx_hash = ANY($1::text[])
   UNION ALL SELECT tx_hash, session_id, true FROM refund WHERE tx_hash = ANY($1::text[])) o
 GROUP BY tx_hash
 """
 _WITHOUT_ENTRY: Final = """
 SELECT tx_hash FROM (
   SELECT tx_hash, 'GAS' AS kind FROM settlement_attempt UNION SELECT tx_hash, 'GAS' FROM opening_attempt
-  UNION SELECT tx_hash, 'GAS' FROM extension_attempt
+  UNION SELECT tx_hash, 'GAS' FROM extension_attempt UNION SELECT tx_hash, 'GAS' FROM permit_attempt
   UNION SELECT tx_hash, kind FROM refund CROSS JOIN (VALUES ('GAS'), ('REFUND')) k(kind)) o
 WHERE tx_hash > $1 AND NOT EXISTS (SELECT FROM journal_entry e WHERE e.tx_hash = o.tx_hash AND e.kind = o.kind)
 GROUP BY tx_hash ORDER BY tx_hash LIMIT $2

@@ -25,7 +25,8 @@ _ATTEMPT = "session_id::text, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_
 _ATTEMPTS_AT = f"""
 SELECT {_ATTEMPT}, position FROM settlement_attempt WHERE relayer = $1 AND nonce = $2
 UNION ALL SELECT {_ATTEMPT}, position FROM opening_attempt WHERE relayer = $1 AND nonce = $2
-UNION ALL SELECT {_ATTEMPT}, position FROM extension_attempt WHERE relayer = $1 AND nonce = $2 ORDER BY position
+UNION ALL SELECT {_ATTEMPT}, position FROM extension_attempt WHERE relayer = $1 AND nonce = $2
+UNION ALL SELECT {_ATTEMPT}, position FROM permit_attempt WHERE relayer = $1 AND nonce = $2 ORDER BY position
 """
 _LOCK_NONCE = """
 INSERT INTO relayer_key (relayer) VALUES ($1) ON CONFLICT (relayer) DO UPDATE SET relayer = $1 RETURNING next_nonce

@@ -106,6 +106,15 @@ WITH gone AS (
   RETURNING signed_at_ms)
 SELECT count(*) AS deleted, max(signed_at_ms) AS newest FROM gone
 """
+PERMITS: Final = """
+WITH gone AS (
+  DELETE FROM allowance_permit WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM allowance_permit
+    WHERE updated_at_ms >= $1 AND updated_at_ms < $2 AND state IN ('CONFIRMED', 'WRITTEN_OFF')
+    ORDER BY updated_at_ms LIMIT $3))
+  RETURNING updated_at_ms)
+SELECT count(*) AS deleted, max(updated_at_ms) AS newest FROM gone
+"""
 SESSIONS: Final = """
 WITH gone AS (
   DELETE FROM session WHERE ctid = ANY(ARRAY(
@@ -198,6 +207,7 @@ class Retention:
             ("settlement_attempts", SETTLEMENT_ATTEMPTS, history_ms),
             ("opening_attempts", OPENING_ATTEMPTS, history_ms),
             ("extension_attempts", EXTENSION_ATTEMPTS, history_ms),
+            ("permits", PERMITS, history_ms),
             ("revoked_keys", REVOKED_KEYS, history_ms),
             ("expired_keys", EXPIRED_KEYS, history_ms),
             ("session_notes", SESSION_NOTES, history_ms),

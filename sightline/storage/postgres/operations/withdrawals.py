@@ -41,7 +41,12 @@ _APPLY: Final = f"""
 WITH {_GIVEN},
 keys AS (
   UPDATE api_key k SET revoked_at_ms = g.at_ms, grace_ends_at_ms = g.at_ms FROM given g
-  WHERE g.kind = 'key' AND k.key_id::text = g.subject AND k.revoked_at_ms IS NULL RETURNING k.key_id
+  WHERE g.kind = 'key' AND g.state = '' AND k.key_id::text = g.subject
+    AND coalesce(k.revoked_at_ms > g.at_ms, true) RETURNING k.key_id
+),
+kept_keys AS (
+  UPDATE api_key k SET revoked_at_ms = NULL, grace_ends_at_ms = NULL FROM given g
+  WHERE g.kind = 'key' AND g.state <> '' AND k.key_id::text = g.subject AND k.grace_ends_at_ms > g.at_ms
 ),
 sign_ins AS (
   UPDATE wallet_session s SET ended_at_ms = g.at_ms FROM given g

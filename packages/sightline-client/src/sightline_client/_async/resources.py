@@ -11,7 +11,7 @@ from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.transport import AsyncTransport
 from sightline_client.clip import Clip
 from sightline_client.errors import OutcomeUnknownError
-from sightline_client.escrow import Payment
+from sightline_client.escrow import Payment, TypedDataSigner
 from sightline_client.frame import FRAME_MAX_AGE_MS, Frame
 from sightline_client.models import (
     ApiKey,
@@ -25,6 +25,7 @@ from sightline_client.models import (
     Identity,
     Invitation,
     InvitationList,
+    MadeShare,
     Member,
     MemberList,
     Meter,
@@ -32,11 +33,16 @@ from sightline_client.models import (
     MeterEventPage,
     MintedKey,
     MonthStatement,
+    PermitOffer,
+    RelayedPermit,
     Selected,
     Session,
     SessionPage,
     SessionTerms,
     Settlement,
+    Share,
+    SharedView,
+    ShareList,
     SignedIn,
     SignedOut,
     StartedSession,
@@ -276,6 +282,12 @@ class AsyncKeys:
         """Revoke a key; it works for 60 more seconds."""
         return await self._transport.change(
             ApiKey, "POST", f"/workspaces/{segment(workspace_id)}/api-keys/{segment(key_id)}/revoke"
+        )
+
+    async def keep(self, workspace_id: str, key_id: str) -> ApiKey:
+        """Take back a revocation while its 60 seconds last."""
+        return await self._transport.change(
+            ApiKey, "POST", f"/workspaces/{segment(workspace_id)}/api-keys/{segment(key_id)}/keep"
         )
 
 
@@ -522,6 +534,32 @@ class AsyncSessions:
         """Get the WHEP URL of a LIVE session."""
         return await self._transport.get(ViewerToken, f"/sessions/{segment(session_id)}/viewer-token")
 
+    async def share(self, session_id: str, *, expires_in_seconds: int = 3_600, label: str = "") -> MadeShare:
+        """Make a link by which others see the view, read-only; for its consumer.
+
+        The link's key is in this answer only; an answer that was lost is not repeated.
+
+        Args:
+            expires_in_seconds: 60..86,400, whether or not the view lasts as long.
+            label: For the list of links; at most 80 characters.
+        """
+        body = {"expiresInSeconds": expires_in_seconds, "label": label}
+        data = await self._transport.data("POST", f"/sessions/{segment(session_id)}/shares", body=body)
+        return MadeShare.model_validate(data)
+
+    async def shares(self, session_id: str) -> Sequence[Share]:
+        """List the newest 100 links of a session, ended ones included."""
+        return (await self._transport.get(ShareList, f"/sessions/{segment(session_id)}/shares")).items
+
+    async def revoke_share(self, session_id: str, share_id: str) -> Share:
+        """End a link now. Who watches by it is disconnected."""
+        path = f"/sessions/{segment(session_id)}/shares/{segment(share_id)}"
+        return await self._transport.change(Share, "DELETE", path)
+
+    async def shared(self, session_id: str) -> SharedView:
+        """Read what a share link shows; with the key of a link, or as a party of the session."""
+        return await self._transport.get(SharedView, f"/sessions/{segment(session_id)}/shared")
+
     async def settlement(self, session_id: str) -> Settlement:
         """Read the payment."""
         return await self._transport.get(Settlement, f"/settlements/{segment(session_id)}")
@@ -606,6 +644,41 @@ class AsyncWallets:
     async def delete_mandate(self) -> StoredMandate:
         """Let the server forget the mandate. It stays valid on the contract until its end or its revocation."""
         return await self._transport.change(StoredMandate, "DELETE", "/wallet/mandate")
+
+    async def permit(self, value: int) -> PermitOffer:
+        """Read what the workspace's wallet signs to give the escrow contract an allowance without gas.
+
+        Args:
+            value: The allowance in micro-USDC; 0 takes it back.
+
+        Raises:
+            NotFoundError: The server has no escrow, or its token no permit.
+        """
+        return await self._transport.get(PermitOffer, "/wallet/permit", query={"value": str(value)})
+
+    async def relay_permit(self, offer: PermitOffer, signature: str) -> RelayedPermit:
+        """Have a signed permit sent to the token, and wait until it is in a block. A repeat changes nothing."""
+        permit = {
+            "owner": offer.owner, "spender": offer.spender, "value": str(int(offer.value)), "nonce": offer.nonce,
+            "deadline": offer.deadline,
+        }  # fmt: skip
+        body = {"permit": permit, "signature": signature}
+        return await self._transport.change(RelayedPermit, "POST", "/wallet/permit", body)
+
+    async def approve(self, value: int, wallet: TypedDataSigner) -> RelayedPermit:
+        """Give the escrow contract an allowance by a signature of the workspace's wallet, which needs no gas.
+
+        Args:
+            value: The allowance in micro-USDC; 0 takes it back.
+            wallet: The workspace's wallet, such as `LocalWallet`.
+
+        Raises:
+            NotFoundError: The server has no escrow, or its token no permit: use `Chain.approve`.
+            RateLimitedError: The service has paid enough gas for this wallet in 24 hours.
+        """
+        require_whole_micro_usdc("value", value)
+        offer = await self.permit(value)
+        return await self.relay_permit(offer, wallet.sign_typed_data(offer.typed_data))
 
     async def events_page(
         self,

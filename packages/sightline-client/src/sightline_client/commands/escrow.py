@@ -1,11 +1,12 @@
-"""Commands for an amount in escrow, which work without the service: claim and reclaim."""
+"""Commands for amounts in escrow: an allowance without gas; claim and reclaim, which work without the service."""
 
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from sightline_client.commands.access import one_line_errors, own_wallet
+from sightline_client.commands.access import client, one_line_errors, own_wallet
+from sightline_client.commands.options import AsJson, Url
 
 PANEL: Final = "Escrow"
 """Heading of `sightline --help`."""
@@ -15,6 +16,25 @@ _File = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="Statement, as `sightline device --statements` keeps it.")
 ]
 _Rpc = Annotated[str, typer.Option(help="JSON-RPC URL of a node of the chain.")]
+
+
+@app.command(rich_help_panel=PANEL)
+def approve(
+    amount: Annotated[str, typer.Argument(help="USDC that sessions may be held from, such as 20; 0 takes it back.")],
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give the escrow contract an allowance of the wallet in SIGHTLINE_WALLET_KEY, without gas.
+
+    The wallet signs a permit (EIP-2612), and the service sends it and pays for it. Mandates and payments of kind
+    consent are held from the allowance.
+    """
+    from sightline_client import usdc
+
+    with one_line_errors(as_json=as_json), client(api) as sl:
+        relayed = sl.wallet.approve(usdc(amount), own_wallet())
+    text = f"{relayed.owner} allows {relayed.spender} to take {relayed.value.usdc} USDC: {relayed.tx_hash}"
+    typer.echo(relayed.model_dump_json(by_alias=True) if as_json else text)
 
 
 @app.command(rich_help_panel=PANEL)

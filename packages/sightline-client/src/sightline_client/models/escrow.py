@@ -50,6 +50,30 @@ class StoredMandate(Model):
     salt: str
 
 
+class PermitOffer(Model):
+    """What a wallet signs to give the escrow contract an allowance without gas (EIP-2612)."""
+
+    owner: str
+    spender: str
+    value: Money
+    nonce: str
+    """The owner's nonce in the token."""
+    deadline: int
+    """Unix seconds."""
+    typed_data: dict[str, Any]
+    """Argument of eth_signTypedData_v4."""
+
+
+class RelayedPermit(Model):
+    """A permit that the token has taken."""
+
+    owner: str
+    spender: str
+    value: Money
+    """The allowance that it has set."""
+    tx_hash: str
+
+
 class EscrowHold(Model):
     """A hold as the contract knows it."""
 

@@ -112,6 +112,50 @@ class ViewerToken(Model):
     whep_url: Secret
 
 
+class Share(Model):
+    """A link by which others see one view. `expires_at` is when it ends, or has ended if it was revoked."""
+
+    share_id: str
+    session_id: str
+    label: str
+    created_at: Time
+    expires_at: Time
+    is_open: bool
+    last_used_at: Time | None = None
+
+
+class MadeShare(Share):
+    """A new link. `url` and `key` are shown once; repr() leaves them out."""
+
+    url: Secret
+    key: Secret
+
+
+class ShareList(Model):
+    """The newest links of a session."""
+
+    items: list[Share]
+    next_cursor: None = None
+
+
+class SharedView(Model):
+    """What a share link shows of a session."""
+
+    session_id: str
+    state: SessionState
+    meter_state: MeterState | None = None
+    pause_reason: PauseReason | None = None
+    end_reason: EndReason | None = None
+    lat: float
+    lng: float
+    radius_meters: int
+    started_at: Time | None = None
+    ended_at: Time | None = None
+    whep_url: str | None = Field(default=None, repr=False)
+    shared_until: Time | None = None
+    """When the link of the caller ends; None for the session's parties."""
+
+
 class CancelledAssignments(Model):
     """Assignments that an operator gave back, oldest first."""
 

@@ -1,0 +1,1 @@
+"""Share links: others see one view, read-only and for a time."""

@@ -1,0 +1,86 @@
+"""A consumer gives its allowance by a signature: by the Python client, the command line and the plain interface."""
+
+import os
+import sys
+from typing import Any
+
+import pytest
+import trio
+
+from sightline_client import ApiError, AsyncChain, AsyncSightline
+from tests.chain.escrow.test_escrow_server import FUNDS, signed_session, tracked
+from tests.client.api import Api
+from tests.e2e.server import Server, Tenant, a_tenant, go_online, until
+
+VALUE = 3_000_000
+
+
+async def command(server: Server, consumer: Tenant, *arguments: str) -> str:
+    env = os.environ | {
+        "SIGHTLINE_URL": server.url, "SIGHTLINE_API_KEY": consumer.key,
+        "SIGHTLINE_WALLET_KEY": consumer.wallet.private_key,
+    }  # fmt: skip
+    ended = await trio.run_process(
+        [sys.executable, "-m", "sightline_client", *arguments], capture_stdout=True, env=env
+    )  # fmt: skip
+    return ended.stdout.decode()
+
+
+async def refusal(api: Api, permit: dict[str, Any], signature: str, **changed: Any) -> tuple[int, str, str | None]:
+    with pytest.raises(ApiError) as caught:
+        await api.post("/wallet/permit", permit=permit | changed, signature=signature)
+    return caught.value.status, caught.value.code, caught.value.detail
+
+
+async def test_a_consumer_gives_and_takes_back_its_allowance_without_a_transaction_of_its_own(server: Server) -> None:
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with (
+        Api(server.url, key=consumer.key) as watcher,
+        Api(server.url, key=operator.key) as device,
+        AsyncSightline(server.url, key=consumer.key) as sl,
+    ):
+        config = await sl.config()
+        chain, token, escrow = AsyncChain(config.rpc_url), config.usdc_address, config.settlement_address
+        owner = consumer.wallet.address
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        coin = await chain.call("eth_getBalance", owner, "latest")
+
+        relayed = await sl.wallet.approve(VALUE, consumer.wallet)
+        assert (relayed.owner, relayed.spender, int(relayed.value)) == (owner, escrow, VALUE)
+        assert await chain.allowance(token, owner, escrow) == VALUE
+        await until(lambda: watcher.get("/wallet"), lambda seen: seen["trackedAllowance"] == str(VALUE), "allowance")
+
+        await tracked(watcher, FUNDS)
+        session = await signed_session(watcher, consumer, kind="consent")
+        await watcher.post(f"/sessions/{session['id']}/dispatch")
+        await device.post(f"/sessions/{session['id']}/start")
+        assert await chain.allowance(token, owner, escrow) == VALUE - int(session["holdMicroUsdc"])
+
+        said = await command(server, consumer, "approve", "0")
+        assert f"{owner} allows {escrow} to take 0" in said
+        assert await chain.allowance(token, owner, escrow) == 0
+
+        offer = await watcher.get("/wallet/permit", value="7")
+        permit = {name: offer[name] for name in ("owner", "spender", "value", "nonce", "deadline")}
+        signature = consumer.wallet.sign_typed_data(offer["typedData"])
+        invalid = (400, "INVALID_INPUT", "wallet:permit")
+        assert await refusal(watcher, permit, signature, spender=operator.wallet.address) == invalid
+        assert await refusal(watcher, permit, signature, owner=operator.wallet.address) == invalid
+        assert await refusal(watcher, permit, signature, value="8") == invalid
+        assert await refusal(watcher, permit, signature, deadline=1) == invalid
+        assert (await refusal(watcher, permit, signature, value=str(2**256)))[:2] == (400, "INVALID_INPUT")
+        used = (409, "CONFLICT", "wallet:permitNonce")
+        assert await refusal(watcher, permit, signature, nonce="0") in (invalid, used)
+        first = await watcher.post("/wallet/permit", permit=permit, signature=signature)
+        assert await watcher.post("/wallet/permit", permit=permit, signature=signature) == first
+        again = consumer.wallet.sign_typed_data(
+            offer["typedData"] | {"message": offer["typedData"]["message"] | {"value": "9"}}
+        )
+        assert await refusal(watcher, permit, again, value="9") == used
+
+        assert await chain.call("eth_getTransactionCount", owner, "latest") == "0x0"
+        assert await chain.call("eth_getBalance", owner, "latest") == coin
+        assert signature[2:] not in server.log()

@@ -1,0 +1,99 @@
+"""A view shared by a link: the guest has no account, watches, and sees nothing once the link has ended."""
+
+import httpx
+from playwright.sync_api import Browser, expect
+
+from tests.console.people import (
+    PATIENCE_MS,
+    PHONE,
+    ConsoleServer,
+    Tab,
+    a_tab,
+    add_funds,
+    camera_link,
+    come_online,
+    request_view,
+    sign_up,
+)
+from tests.console.review import Review
+
+TALLINN = (59.436962, 24.753574)
+ENDED = (r"401 \(\S*\) \S*/api/v1/sessions/",)
+
+
+def share(consumer: Tab, label: str) -> str:
+    """Make a link on the Watch page."""
+    consumer.page.fill("#share-label", label)
+    consumer.click("#share")
+    consumer.shows(".rows strong", label)
+    return consumer.page.input_value("#share-url")
+
+
+def viewers_of(url: str, session_id: str, key: str) -> httpx.Response:
+    return httpx.get(f"{url}/api/v1/sessions/{session_id}/shared", headers={"authorization": f"Bearer {key}"})
+
+
+def test_a_view_is_shared_by_a_link_that_can_be_revoked(browser: Browser, server: ConsoleServer):
+    url, review = server.url, Review()
+    with (
+        a_tab(browser, url, place=TALLINN) as consumer,
+        a_tab(browser, url, place=TALLINN) as operator,
+        a_tab(browser, url, PHONE, place=TALLINN) as phone,
+        a_tab(browser, url, place=TALLINN) as guest,
+        a_tab(browser, url, PHONE, place=TALLINN) as second,
+    ):
+        for each in (guest, second):
+            each.allowed = (*each.allowed, *ENDED)
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        session_id = request_view(consumer, "Between us. Look at the ferry")
+        phone.click("#start")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+
+        link = share(consumer, "Site manager")
+        review.look(consumer, "watch-share")
+        guest.page.goto(link)
+        guest.picture("playing", within_ms=PATIENCE_MS)
+        assert "svc_" not in guest.page.url, "the key leaves the address at once"
+        assert "Between us" not in guest.page.inner_text("body")
+        assert "USDC" not in guest.page.inner_text("main")
+        expect(guest.page.locator("#end, #extend, #share, nav[aria-label]")).to_have_count(0)
+        guest.page.reload()
+        guest.picture("playing", within_ms=PATIENCE_MS)
+        review.look(guest, "shared")
+        guest.click("#show-stills")
+        guest.page.wait_for_selector(".stage[data-picture=stills] img", timeout=PATIENCE_MS)
+
+        second.page.goto(share(consumer, "Insurance"))
+        second.picture("playing", within_ms=PATIENCE_MS)
+        row = consumer.page.locator(".rows li", has_text="Site manager")
+        row.locator("button:has-text('Revoke')").click()
+        row.locator(".confirm .danger").click()
+        expect(row).to_contain_text("ended")
+        guest.shows(".empty h1", "This link has ended")
+        review.look(guest, "shared-revoked")
+        key = link.partition("key=")[2]
+        assert viewers_of(url, session_id, key).json()["code"] == "REVOKED_API_KEY"
+        expect(second.page.locator(".stage[data-picture=playing]")).to_be_visible()
+
+        consumer.click("#end")
+        second.shows(".empty h1", "This view has ended")
+        review.look(second, "shared-ended", (PHONE,))
+        consumer.click("#to-receipt")
+        consumer.shows(".badge.confirmed")
+        consumer.shows(".rows strong", "Insurance")
+        review.look(consumer, "receipt-shares")
+        row = consumer.page.locator(".rows li", has_text="Insurance")
+        row.locator("button:has-text('Revoke')").click()
+        row.locator(".confirm .danger").click()
+        expect(row).to_contain_text("ended")
+        review.done(consumer, operator, phone, guest, second)
+
+
+def test_a_link_without_its_key_says_that_it_has_ended(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=TALLINN) as guest:
+        guest.go("shared/00000000-0000-4000-8000-000000000000")
+        guest.shows(".empty h1", "This link has ended")
+        assert guest.problems == []

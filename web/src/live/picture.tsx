@@ -1,0 +1,78 @@
+// The picture of a LIVE session: video by WebRTC, or still pictures where no video arrives.
+import type { ComponentChildren } from "preact";
+import { useComputed, useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { Player, Stills, type Connection, type PlayerStatus, type Still } from "sightline-js";
+import { reachable } from "../api";
+import { timeOf } from "../format";
+import { Button, Icon } from "../parts";
+import { t, type Word } from "../strings";
+
+const CONNECTING: PlayerStatus = { picture: "connecting", delayMs: null };
+
+interface PictureProps {
+  connection: Connection;
+  sessionId: string;
+  url: string;
+  isServerAway: boolean;
+  /** Whether the session is over when the picture goes away: its connection needs no goodbye then. */
+  isOver: () => boolean;
+  /** Buttons before those of the picture. */
+  children?: ComponentChildren;
+}
+export function Picture({ connection, sessionId, url, isServerAway, isOver, children }: PictureProps) {
+  const video = useRef<HTMLVideoElement>(null);
+  const playing = useSignal<PlayerStatus>(CONNECTING);
+  const still = useSignal<Still | null>(null);
+  const wantsStills = useSignal(false);
+  const isMuted = useSignal(true);
+  useEffect(() => {
+    if (wantsStills.value) {
+      const made = new Stills(connection, sessionId, (next) => (still.value = next));
+      return () => (made.stop(), (still.value = null));
+    }
+    if (video.current === null) return;
+    const made = new Player(video.current, url, { onChange: (status) => (playing.value = status), resolve: reachable });
+    return () => (made.stop(isOver()), (playing.value = CONNECTING));
+  }, [url, wantsStills.value]);
+  const picture = useComputed(() => playing.value.picture);
+  const hasPlayed = useRef(false);
+  hasPlayed.current ||= picture.value === "playing";
+  const words: Record<string, Word> = {
+    connecting: "pictureConnecting", noCamera: hasPlayed.current ? "pictureLost" : "pictureNoCamera", stalled: "pictureStalled", failed: "pictureFailed",
+  };
+  const word = isServerAway && picture.value !== "playing" ? "serverAway" : words[picture.value];
+  return (
+    <>
+      <div class="stage dark" data-picture={wantsStills.value ? "stills" : picture.value}>
+        {wantsStills.value ? (
+          still.value === null ? <div class="cover" role="status"><span class="spinner big" /><p>{t("pictureNoCamera")}</p></div> : <img src={still.value.url} alt={t("stillOf", { time: timeOf(still.value.capturedAt) })} />
+        ) : (
+          <video ref={video} muted={isMuted.value} playsInline autoPlay aria-label={t("liveVideo")} />
+        )}
+        {wantsStills.value && <span class="tag">{t("stills")}</span>}
+        {wantsStills.value && still.value?.state === "lost" && <div class="cover" role="status"><span class="spinner big" aria-hidden="true" /><p>{t("pictureLost")}</p></div>}
+        {!wantsStills.value && word !== undefined && (
+          <div class="cover" role="status">
+            {picture.value === "failed" && !isServerAway ? <Icon name="warn" /> : <span class="spinner big" aria-hidden="true" />}
+            <p>{t(word)}</p>
+            {picture.value === "failed" && !isServerAway && <Button run={() => (wantsStills.value = true)}>{t("showStills")}</Button>}
+          </div>
+        )}
+        {!wantsStills.value && picture.value === "playing" && (
+          <span class="tag"><i class="dot" />{t("live")}{playing.value.delayMs !== null && <> · {t("delay", { ms: playing.value.delayMs })}</>}</span>
+        )}
+      </div>
+      <div class="row">
+        {children}
+        {!wantsStills.value && (
+          <>
+            <Button run={() => (isMuted.value = !isMuted.value)}>{t(isMuted.value ? "listen" : "mute")}</Button>
+            <Button run={() => video.current?.requestFullscreen()}>{t("fullScreen")}</Button>
+          </>
+        )}
+        <Button id="show-stills" kind="quiet" run={() => (wantsStills.value = !wantsStills.value)}>{t(wantsStills.value ? "showVideo" : "showStills")}</Button>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,86 @@
+// A view that somebody has shared: its picture, state and place, by the key of the link. Nothing here changes or spends.
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { ApiError, here, makeClient, need, type Model } from "../api";
+import { dateTime, metres, point, timeOf } from "../format";
+import { Picture } from "../live/picture";
+import { PlaceMap } from "../map/map";
+import { Badge, Banner, Card, Empty, Facts, Loading, Page, Unread, useReading } from "../parts";
+import { link, place } from "../router";
+import { t } from "../strings";
+import { REASONS, wordOf } from "./watch";
+
+const READ_EVERY_MS = 2000;
+
+/** The key of the link: kept for this tab, and taken out of the address at once. */
+function takeKey(id: string): string | null {
+  const given = place.value.query.get("key");
+  const name = `sightline.shared.${id}`;
+  if (given === null) return sessionStorage.getItem(name);
+  sessionStorage.setItem(name, given);
+  history.replaceState(null, "", link("shared", id));
+  return given;
+}
+
+export default function Shared() {
+  const id = useRef(place.value.id).current;
+  const key = useRef(takeKey(id)).current;
+  const client = useRef(makeClient(key ?? "")).current;
+  const view = useSignal<Model["SharedView"] | null>(null);
+  const isAway = useSignal(false);
+  const isEnded = useSignal(key === null);
+  const reading = useReading(async () => {
+    if (isEnded.value) return;
+    try {
+      view.value = await need(client.GET("/api/v1/sessions/{id}/shared", { params: { path: { id } } }));
+      isAway.value = false;
+    } catch (error) {
+      if (error instanceof ApiError && [400, 401, 403, 404].includes(error.status)) isEnded.value = true;
+      else if (view.value === null) throw error;
+      else isAway.value = true;
+    }
+  }, []);
+  const shown = view.value;
+  const isOpen = shown === null || ["REQUESTED", "ASSIGNED", "LIVE"].includes(shown.state);
+  useEffect(() => {
+    if (!isOpen || isEnded.value) return;
+    const timer = setInterval(() => void reading.again(), READ_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [isOpen, isEnded.value]);
+
+  if (isEnded.value) return <Empty isPage icon="clock" title={t("linkEnded")} text={t("linkEndedText")} />;
+  if (shown === null) return <Unread isPage {...reading} />;
+  if (!isOpen) return <Empty isPage icon="check" title={t("viewEnded")} text={shown.endedAt === null ? t("viewNeverStarted") : t("viewEndedText", { time: dateTime(shown.endedAt) })} />;
+  const isPaused = shown.meterState === "PAUSED";
+  return (
+    <Page
+      title={t("sharedTitle")}
+      lead={t("watchLead", { place: point(shown.lat, shown.lng), radius: metres(shown.radiusMeters) })}
+      aside={<Badge state={shown.state === "LIVE" && isPaused ? "PAUSED" : shown.state} />}
+    >
+      {isAway.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
+      <div class="columns wide-left">
+        <div class="stack">
+          {shown.state === "LIVE" && shown.whepUrl !== null && key !== null ? (
+            <Picture key={shown.sessionId} connection={{ ...here, key }} sessionId={id} url={shown.whepUrl} isServerAway={isAway.value} isOver={() => view.value?.state !== "LIVE" || isEnded.value} />
+          ) : (
+            <div class="stage"><Loading text={t("sharedWaiting")} /></div>
+          )}
+          {isPaused && <Banner kind="warn" icon="pause"><strong>{t("pausedTitle")}</strong> {wordOf(REASONS, shown.pauseReason)}</Banner>}
+        </div>
+        <div class="stack">
+          <Card>
+            <Facts
+              rows={[
+                ...(shown.startedAt === null ? [] : [[t("startedAt"), timeOf(shown.startedAt)] as const]),
+                ...(shown.sharedUntil === null ? [] : [[t("linkWorksUntil"), dateTime(shown.sharedUntil)] as const]),
+              ]}
+            />
+            <p class="hint">{t("sharedHint")}</p>
+          </Card>
+          <PlaceMap isSmall scene={{ fence: { lat: shown.lat, lng: shown.lng, radiusM: shown.radiusMeters }, operator: null, cells: [], cellDegrees: 0, isClose: true }} />
+        </div>
+      </div>
+    </Page>
+  );
+}

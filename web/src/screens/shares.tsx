@@ -1,0 +1,85 @@
+// The links by which others see one view: made, listed and revoked by its consumer.
+import { useSignal } from "@preact/signals";
+import { api, need, once, type Model } from "../api";
+import { dateTime } from "../format";
+import { Banner, Button, Card, Confirm, Field, Unread, useReading } from "../parts";
+import { now } from "../store";
+import { t } from "../strings";
+
+const HOUR_S = 3600;
+const LIFETIMES_S = [900, HOUR_S, 4 * HOUR_S, 24 * HOUR_S];
+
+/** `mayMake`: whether the view is not over, so that new links make sense. */
+export function Shares({ id, mayMake }: { id: string; mayMake: boolean }) {
+  const shares = useSignal<readonly Model["Share"][] | null>(null);
+  const url = useSignal<string | null>(null);
+  const label = useSignal("");
+  const seconds = useSignal(HOUR_S);
+  const path = { id };
+  const load = async (): Promise<void> => {
+    shares.value = (await need(api.GET("/api/v1/sessions/{id}/shares", { params: { path } }))).items;
+  };
+  const reading = useReading(load, [id]);
+  const make = async (): Promise<void> => {
+    const body = { expiresInSeconds: seconds.value, label: label.value.trim() };
+    url.value = (await need(api.POST("/api/v1/sessions/{id}/shares", { params: { path }, body }))).url;
+    label.value = "";
+    await load();
+  };
+  const revoke = async (shareId: string): Promise<void> => {
+    await need(api.DELETE("/api/v1/sessions/{id}/shares/{shareId}", { params: { path: { id, shareId }, header: once() } }));
+    url.value = null;
+    await load();
+  };
+  const listed = shares.value ?? [];
+  if (!mayMake && shares.value !== null && listed.length === 0) return null;
+  return (
+    <Card title={t("shareTitle")}>
+      {mayMake && <p class="dim">{t("shareText")}</p>}
+      {url.value !== null && (
+        <Banner kind="good" icon="check">
+          <strong>{t("shareOnce")}</strong>
+          <div class="with-button secret">
+            <input id="share-url" dir="ltr" readOnly aria-label={t("shareTitle")} value={url.value} onFocus={(event) => event.currentTarget.select()} />
+            <Button run={() => navigator.clipboard.writeText(url.value ?? "")}>{t("copy")}</Button>
+          </div>
+        </Banner>
+      )}
+      {mayMake && (
+        <div class="form">
+          <div class="pair">
+            <Field label={t("shareLabel")}>
+              <input id="share-label" maxLength={80} value={label.value} onInput={(event) => (label.value = event.currentTarget.value)} />
+            </Field>
+            <Field label={t("shareFor")}>
+              <select id="share-for" value={seconds.value} onChange={(event) => (seconds.value = Number(event.currentTarget.value))}>
+                {LIFETIMES_S.map((each) => <option key={each} value={each}>{each < HOUR_S ? t("minutes", { count: each / 60 }) : t("hours", { count: each / HOUR_S })}</option>)}
+              </select>
+            </Field>
+          </div>
+          <Button id="share" run={make}>{t("shareMake")}</Button>
+        </div>
+      )}
+      {shares.value === null && <Unread {...reading} />}
+      {listed.length > 0 && (
+        <ul class="rows">
+          {listed.map((each) => {
+            const isOpen = Date.parse(each.expiresAt) > now.value;
+            return (
+              <li key={each.shareId}>
+                <div class="list-main">
+                  <strong>{each.label || t("shareUnnamed")}</strong>
+                  <small>{t(isOpen ? "shareUntil" : "shareEnded", { time: dateTime(each.expiresAt) })}</small>
+                  <small>{each.lastUsedAt === null ? t("neverUsed") : t("lastUsed", { time: dateTime(each.lastUsedAt) })}</small>
+                </div>
+                {isOpen && (
+                  <Confirm question={t("shareRevokeAsk")} action={t("revoke")} run={() => revoke(each.shareId)}>{t("revoke")}</Confirm>
+                )}
+              </li>
+            );
+          })}
+        </ul>
+      )}
+    </Card>
+  );
+}
