@@ -77,6 +77,8 @@ def make_public_app(
         members=identity.members,
         invitations=identity.invitations,
         api_keys=identity.api_keys,
+        oauth_clients=identity.oauth_clients,
+        grants=identity.grants,
         view_keys=identity.view_keys,
         shares=identity.shares,
         webhooks=core.webhooks.endpoints,

@@ -17,10 +17,13 @@ from sightline.identity.cookies import CookieCodec, CookieKey, parse_cookie_keys
 from sightline.identity.invitations import Invitations
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
+from sightline.identity.oauth.clients import OAuthClients
+from sightline.identity.oauth.grants import Grants
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessions
 from sightline.ports.identity import IdentityStore
+from sightline.storage.postgres.grants import PostgresGrants
 from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.operations.invitations import PostgresInvitations
 
@@ -40,6 +43,8 @@ class Identity:
     members: Members
     invitations: Invitations
     api_keys: ApiKeys
+    oauth_clients: OAuthClients
+    grants: Grants
     view_keys: ViewKeys
     shares: ViewShares
     cookies: CookieCodec
@@ -79,6 +84,7 @@ def make_identity(core: Core) -> Identity:
         record=stores.withdrawals.record,
     )
     connect_sign_ins(core.membership.peers, sessions)
+    api_keys = ApiKeys(store, hasher, clock, ids, record=stores.withdrawals.record)
     authenticator = Authenticator(store, cookies, sessions, hasher, clock)
     authorizer = Authorizer(
         members,
@@ -109,7 +115,9 @@ def make_identity(core: Core) -> Identity:
             ids,
             is_suspended=is_suspended,
         ),
-        api_keys=ApiKeys(store, hasher, clock, ids, record=stores.withdrawals.record),
+        api_keys=api_keys,
+        oauth_clients=OAuthClients(hasher, clock, core.webhooks.documents.get),
+        grants=Grants(PostgresGrants(stores.database), api_keys, hasher, clock, ids),
         view_keys=ViewKeys(store, hasher, clock, is_suspended=is_suspended),
         shares=ViewShares(
             store, hasher, clock, ids, record=stores.withdrawals.record, on_ended=core.video.access.withdraw

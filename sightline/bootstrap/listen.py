@@ -54,6 +54,7 @@ async def serve_http(core: Core, ports: Ports, stop: trio.Event, on_ready: Calla
         core.base.public_url,
         public_hosts(settings),
         core.base.secrets.mcp_state_key,
+        stated_url=settings.public_url,
     )
     internal_options = server_options(core, internal_listener(ports), internal_limits(settings))
     public_options = server_options(

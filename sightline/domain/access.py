@@ -129,6 +129,7 @@ class Operation(StrEnum):
     END_WALLET_SESSION = auto()
     READ_INVITATIONS = auto()
     ANSWER_INVITATION = auto()
+    READ_AUTHORIZATION_REQUEST = auto()
     SELECT_WORKSPACE = auto()
     LIST_WORKSPACES = auto()
     GET_WORKSPACE = auto()
@@ -236,6 +237,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.END_WALLET_SESSION: _WALLET_ONLY,
         Operation.READ_INVITATIONS: _WALLET_ONLY,
         Operation.ANSWER_INVITATION: _WALLET_ONLY,
+        Operation.READ_AUTHORIZATION_REQUEST: _WALLET_ONLY,
         Operation.SELECT_WORKSPACE: _WALLET_ONLY,
         Operation.LIST_WORKSPACES: _WALLET_ONLY,
         Operation.GET_WORKSPACE: _reads(Scope.SESSIONS_READ),

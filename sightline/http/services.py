@@ -12,6 +12,8 @@ from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.identity.api_keys import ApiKeys, ViewKeys, ViewShares
 from sightline.identity.invitations import Invitations
 from sightline.identity.members import Members
+from sightline.identity.oauth.clients import OAuthClients
+from sightline.identity.oauth.grants import Grants
 from sightline.identity.sign_in import SignIn
 from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.chain import ChainConfig, PayTestMoney, RpcGuest
@@ -89,6 +91,8 @@ class Services:
     members: Members
     invitations: Invitations
     api_keys: ApiKeys
+    oauth_clients: OAuthClients
+    grants: Grants
     view_keys: ViewKeys
     shares: ViewShares
     audit: Audit

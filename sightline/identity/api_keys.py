@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sightline.domain.access import Environment, KeyLimits, Scope
 from sightline.domain.errors import RefusedError
-from sightline.domain.units import MINUTE_MS
+from sightline.domain.units import MINUTE_MS, SECOND_MS
 from sightline.identity import refusals
 from sightline.identity.key_codec import SECRET_BYTES, KeyHasher, compose_key, shown_prefix
 from sightline.ports.clock import Clock
@@ -25,6 +25,8 @@ from sightline.ports.store import IdempotencyRecord
 
 LABEL_LENGTH_MAX: Final = 80
 VIEW_KEY_LABEL: Final = "paid view"
+GRANT_CACHE_MS: Final = 5 * SECOND_MS
+"""Age up to which the record of an access token is used without reading it again."""
 KEPT: Final = "kept"
 SHARES_MAX: Final = 20
 """Share links of one session that are open at the same time."""
@@ -40,6 +42,8 @@ class ApiKeyOptions:
     """Maximum number of unrevoked keys of one workspace."""
     grace_ms: int = MINUTE_MS
     """How long a revoked key still works."""
+    grant_grace_ms: int = GRANT_CACHE_MS
+    """How long the access tokens of a revoked grant still work: as long as servers use a record without reading it."""
 
 
 @final
@@ -106,19 +110,48 @@ class ApiKeys:
             raise RefusedError(refusals.KEY_LIMIT)
         return MintedKey(record, plaintext)
 
+    async def mint_grant(
+        self, workspace_id: str, *, created_by: str, label: str, scopes: Sequence[Scope], limits: KeyLimits | None,
+        expires_at_ms: int, call: IdempotencyRecord | None = None,
+    ) -> ApiKeyRecord:  # fmt: skip
+        """Create a key that no plaintext opens: the tokens of an OAuth grant do. See `mint`.
+
+        Raises:
+            RefusedError: CONFLICT when the workspace has the maximum number of keys, or the call is recorded already.
+        """
+        unused = compose_key(Environment.TEST, workspace_id, self._ids.token_bytes(SECRET_BYTES))
+        record = ApiKeyRecord(
+            key_id=self._ids.uuid(),
+            workspace_id=workspace_id,
+            label=label,
+            prefix=shown_prefix(unused),
+            environment=Environment.TEST,
+            scopes=frozenset(scopes),
+            created_at_ms=self._clock.now_ms(),
+            created_by_wallet=created_by,
+            limits=limits,
+            expires_at_ms=expires_at_ms,
+        )
+        digest, limit = self._hasher.digest(unused), self._options.live_max
+        if not await self._store.add_key(record, digest, limit=limit, call=call):
+            raise RefusedError(refusals.KEY_LIMIT)
+        return record
+
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
         """List a workspace's keys, revoked ones included, newest first."""
         return await self._store.keys_in(workspace_id)
 
     async def revoke(self, workspace_id: str, key_id: str) -> ApiKeyRecord:
-        """Revoke a key; it works until its grace period ends. A repeat returns the same answer and extends nothing.
+        """Revoke a key or a grant; it works until its grace period ends. A repeat returns the same answer and extends
+        nothing.
 
         Raises:
             RefusedError: NOT_FOUND, also for a key of another workspace.
         """
-        record = await self._store.revoke_key(
-            workspace_id, key_id, now_ms=self._clock.now_ms(), grace_ms=self._options.grace_ms
-        )
+        found = await self._store.key_in(workspace_id, key_id)
+        is_grant = found is not None and found.expires_at_ms is not None
+        grace_ms = self._options.grant_grace_ms if is_grant else self._options.grace_ms
+        record = await self._store.revoke_key(workspace_id, key_id, now_ms=self._clock.now_ms(), grace_ms=grace_ms)
         if record is None:
             raise RefusedError(refusals.UNKNOWN_KEY)
         revoked_at_ms = record.revoked_at_ms or self._clock.now_ms()

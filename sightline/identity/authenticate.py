@@ -3,9 +3,9 @@
 An Authorization header takes precedence over a cookie, even when it is wrong.
 
 API keys are cached for some seconds. Whether a revoked key is still in its grace period is checked at each use against
-the recorded end of the period, and cached records are younger than the period, so the 60 seconds are exact. A key that
-has ended by its cached record is read again, because the revocation may have been taken back. Keys of share links are
-not cached, because they end at once.
+the recorded end of the period, and cached records are younger than the period, so the 60 seconds are exact. The same
+holds for the access tokens of OAuth grants, with 5 seconds. A key that has ended by its cached record is read again,
+because the revocation may have been taken back. Keys of share links are not cached, because they end at once.
 Last uses are collected in memory and written in batches, so a request costs no write.
 """
 
@@ -18,6 +18,7 @@ from sightline.domain.access import ApiKeyPrincipal, Holder, Principal, WalletPr
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Refusal
 from sightline.identity import refusals
+from sightline.identity.api_keys import GRANT_CACHE_MS
 from sightline.identity.cookies import CookieCodec, session_cookie
 from sightline.identity.key_codec import KeyHasher, is_well_formed
 from sightline.identity.recent import LastUses, RecentReads
@@ -75,6 +76,9 @@ class Authenticator:
         self._options = options or AuthenticatorOptions()
         self._recent_keys: RecentReads[bytes, ApiKeyRecord] = RecentReads(
             size_max=self._options.keys_cached_max, ttl_ms=self._options.key_cache_ms
+        )
+        self._recent_grants: RecentReads[bytes, ApiKeyRecord] = RecentReads(
+            size_max=self._options.keys_cached_max, ttl_ms=GRANT_CACHE_MS
         )
         self._key_uses = LastUses("api_key", store.mark_keys_used)
 
@@ -145,6 +149,8 @@ class Authenticator:
         now_ms = self._clock.now_ms()
         if record.grace_ends_at_ms is not None and now_ms >= record.grace_ends_at_ms:
             _refuse(refusals.REVOKED_KEY)
+        if record.expires_at_ms is not None and now_ms >= record.expires_at_ms:
+            _refuse(refusals.EXPIRED_TOKEN)
         self._key_uses.note(record.key_id, now_ms)
         return ApiKeyPrincipal(
             workspace_id=record.workspace_id,
@@ -158,15 +164,18 @@ class Authenticator:
 
     async def _record(self, key: str, digest: bytes) -> ApiKeyRecord | None:
         asked_at_ms = self._clock.now_ms()
-        record = self._recent_keys.get(digest, now_ms=asked_at_ms)
         if not is_well_formed(key):
             return None
+        record = self._recent_keys.get(digest, now_ms=asked_at_ms) or self._recent_grants.get(
+            digest, now_ms=asked_at_ms
+        )
         if record is not None and (record.grace_ends_at_ms is None or asked_at_ms < record.grace_ends_at_ms):
             return record
         record = await self._store.key_of(digest)
         # Unknown keys are not cached: a key minted a moment later must work at once.
         if record is not None and not record.is_share:
-            self._recent_keys.put(digest, record, read_at_ms=asked_at_ms)
+            recent = self._recent_keys if record.expires_at_ms is None else self._recent_grants
+            recent.put(digest, record, read_at_ms=asked_at_ms)
         return record
 
 

@@ -16,6 +16,7 @@ SIGNATURE_NEEDED: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:signatureNeeded"
 """The sign-in is older than this operation allows; sign in again."""
 UNKNOWN_WALLET_SESSION: Final = Refusal(Code.NOT_FOUND, "auth:session")
 REVOKED_KEY: Final = Refusal(Code.REVOKED_API_KEY, "apiKey:revoked")
+EXPIRED_TOKEN: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:expired", "The access token has expired; refresh it")
 SUSPENDED: Final = Refusal(
     Code.NOT_AUTHORIZED, "workspace:suspended", "The workspace is suspended; ask the administrators of this service"
 )

@@ -1,4 +1,4 @@
-"""Ports of identity: stores for nonces, API keys, wallet sessions and invitations, and the record of withdrawals.
+"""Ports of identity: stores for nonces, API keys, OAuth grants, wallet sessions and invitations, and withdrawals.
 
 Members have no table: a membership is an edge of the authorization graph (`sightline.ports.relations`).
 """
@@ -6,7 +6,7 @@ Members have no table: a membership is an edge of the authorization graph (`sigh
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
-from typing import Protocol, TypeAlias, final
+from typing import Final, Protocol, TypeAlias, final
 
 from sightline.domain.access import Environment, KeyLimits, Role, Scope, WalletPrincipal
 from sightline.domain.operator.model import Workspace
@@ -57,6 +57,8 @@ class ApiKeyRecord:
     session_id: str | None = None
     """The only session that the key opens. The end of such a key is set when it is made. The key of a paid view has
     the id of its session, that of a share link one of its own."""
+    expires_at_ms: int | None = None
+    """When a grant ends, or the access token that it was found by. None: the key was minted, and has no end."""
 
     @property
     def is_share(self) -> bool:
@@ -131,7 +133,9 @@ class IdentityStore(Protocol):
     async def add_key(
         self, record: ApiKeyRecord, digest: bytes, *, limit: int, call: IdempotencyRecord | None = None
     ) -> bool:
-        """Store a new key unless its workspace already has `limit` unrevoked keys. Returns whether it was stored.
+        """Store a new key unless its workspace has `limit` keys that are neither revoked nor expired.
+
+        Returns whether it was stored.
 
         The limit holds under concurrent calls. The record of the call is stored in the same transaction as the key.
 
@@ -165,7 +169,7 @@ class IdentityStore(Protocol):
         ...
 
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
-        """Find a key by the digest of its plaintext (32 bytes). Revoked keys are found too."""
+        """Find a key by the digest of its plaintext, or of an access token (32 bytes). Revoked keys are found too."""
         ...
 
     async def key_in(self, workspace_id: str, key_id: str) -> ApiKeyRecord | None:
@@ -215,6 +219,94 @@ class IdentityStore(Protocol):
 
     async def mark_wallet_sessions_used(self, used_at_ms: Mapping[str, int]) -> None:
         """Raise the last use of sign-ins (session id to instant). Never lowers it; ignores unknown ids."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationCode:
+    """What a member has allowed, until the client exchanges the code for tokens. `client` is a digest of its id."""
+
+    digest: bytes
+    key_id: str
+    workspace_id: str
+    client: bytes
+    redirect_uri: str
+    challenge: str
+    resource: str
+    grant_ends_at_ms: int
+    ends_at_ms: int
+    used_at_ms: int | None = None
+
+
+@final
+@unique
+class TokenKind(StrEnum):
+    """What a token of a grant is for."""
+
+    ACCESS = "ACCESS"
+    REFRESH = "REFRESH"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantToken:
+    """A token of a grant, by its digest. A refresh token is used once."""
+
+    digest: bytes
+    key_id: str
+    client: bytes
+    kind: TokenKind
+    ends_at_ms: int
+    used_at_ms: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FoundToken:
+    """A stored token, and the key of its grant."""
+
+    token: GrantToken
+    key: ApiKeyRecord
+
+
+USED_TOKEN_KEPT_MS: Final = DAY_MS
+"""How long a used refresh token is kept, to recognise its reuse."""
+
+
+class GrantStore(Protocol):
+    """Stores the codes and tokens of OAuth grants. The grant itself is an API key with an end.
+
+    Every method raises StoreUnavailableError when nothing was changed. A writing method raises OutcomeUnknownError when
+    the reply to its commit was lost.
+    """
+
+    async def add_code(self, code: AuthorizationCode) -> None:
+        """Store a new code."""
+        ...
+
+    async def code_of(self, digest: bytes) -> AuthorizationCode | None:
+        """Find a code. Used and expired codes are found too."""
+        ...
+
+    async def redeem_code(self, digest: bytes, tokens: Sequence[GrantToken], *, now_ms: int) -> bool:
+        """Mark a code as used, set the end of its key to that of the grant, and store tokens, in one transaction.
+
+        Returns whether this call used it: of concurrent callers exactly one does.
+        """
+        ...
+
+    async def token_of(self, digest: bytes) -> FoundToken | None:
+        """Find a token with the key of its grant. Used and expired tokens are found too."""
+        ...
+
+    async def rotate_token(
+        self, digest: bytes, tokens: Sequence[GrantToken], *, now_ms: int, reuse_ms: int
+    ) -> bool:  # fmt: skip
+        """Mark a refresh token as used and store its successors, in one transaction.
+
+        Returns False, and stores nothing, if its first use is `reuse_ms` or more ago.
+        """
         ...
 
 

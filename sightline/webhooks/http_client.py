@@ -67,8 +67,8 @@ def system_resolver() -> Resolve:
 
 
 @final
-class _CheckedNetwork(httpcore.AsyncNetworkBackend):
-    """Connects to public addresses only."""
+class CheckedNetwork(httpcore.AsyncNetworkBackend):
+    """Connects to public addresses only. Raises AddressRefusedError and NameNotResolvedError."""
 
     def __init__(self, resolve: Resolve, network: httpcore.AsyncNetworkBackend, *, allows_loopback: bool) -> None:
         self._resolve = resolve
@@ -139,7 +139,7 @@ class WebhookClient:
             max_connections=None,
             max_keepalive_connections=64,
             keepalive_expiry=10.0,
-            network_backend=_CheckedNetwork(options.resolve, options.network, allows_loopback=options.allows_loopback),
+            network_backend=CheckedNetwork(options.resolve, options.network, allows_loopback=options.allows_loopback),
         )
 
     async def close(self) -> None:

@@ -10,7 +10,17 @@ from typing import final
 import trio
 
 from sightline.domain.consistency import ConsistencyTokens
-from sightline.ports.identity import ApiKeyRecord, Nonce, Purpose, WalletSession
+from sightline.ports.identity import (
+    USED_TOKEN_KEPT_MS,
+    ApiKeyRecord,
+    AuthorizationCode,
+    FoundToken,
+    GrantToken,
+    Nonce,
+    Purpose,
+    TokenKind,
+    WalletSession,
+)
 from sightline.ports.relations import (
     ObjectRef,
     PreconditionFailedError,
@@ -33,6 +43,7 @@ class MemoryIdentityStore:
         self._tickets: dict[bytes, tuple[bytes, int]] = {}
         self._keys: dict[bytes, ApiKeyRecord] = {}
         self._sessions: dict[str, WalletSession] = {}
+        self.grants = MemoryGrants(self)
 
     async def add_nonce(self, nonce: Nonce) -> None:
         """Keep a fresh challenge."""
@@ -71,8 +82,15 @@ class MemoryIdentityStore:
     ) -> bool:
         """Keep a fresh key within the workspace's limit."""
         await trio.lowlevel.checkpoint()
-        of_workspace = (each for each in self._keys.values() if each.workspace_id == record.workspace_id)
-        if sum(each.revoked_at_ms is None for each in of_workspace) >= limit:
+        now_ms = record.created_at_ms
+        live = [
+            each
+            for each in self._keys.values()
+            if each.workspace_id == record.workspace_id
+            and each.revoked_at_ms is None
+            and (each.expires_at_ms is None or each.expires_at_ms > now_ms)
+        ]
+        if len(live) >= limit:
             return False
         if call is not None and not self._record_call(call):
             raise CallRecordedError
@@ -122,7 +140,23 @@ class MemoryIdentityStore:
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
         """Find a key by its digest."""
         await trio.lowlevel.checkpoint()
-        return self._keys.get(digest)
+        token = self.grants.tokens.get(digest)
+        if token is None or token.kind is not TokenKind.ACCESS:
+            return self._keys.get(digest)
+        record = self.key_by_id(token.key_id)
+        if record is None or record.expires_at_ms is None:
+            return record
+        return replace(record, expires_at_ms=min(record.expires_at_ms, token.ends_at_ms))
+
+    def key_by_id(self, key_id: str) -> ApiKeyRecord | None:
+        """Find a key by its id."""
+        return next((each for each in self._keys.values() if each.key_id == key_id), None)
+
+    def extend_key(self, key_id: str, expires_at_ms: int) -> None:
+        """Set the end of a key."""
+        for digest, record in self._keys.items():
+            if record.key_id == key_id:
+                self._keys[digest] = replace(record, expires_at_ms=expires_at_ms)
 
     async def key_in(self, workspace_id: str, key_id: str) -> ApiKeyRecord | None:
         """Find a key by its id."""
@@ -205,6 +239,60 @@ class MemoryIdentityStore:
             session = self._sessions.get(session_id)
             if session is not None and at_ms > session.last_used_at_ms:
                 self._sessions[session_id] = replace(session, last_used_at_ms=at_ms)
+
+
+@final
+class MemoryGrants:
+    """Stores the codes and tokens of OAuth grants beside the keys of an identity store."""
+
+    def __init__(self, keys: MemoryIdentityStore) -> None:
+        self._keys = keys
+        self._codes: dict[bytes, AuthorizationCode] = {}
+        self.tokens: dict[bytes, GrantToken] = {}
+
+    async def add_code(self, code: AuthorizationCode) -> None:
+        """Store a code."""
+        await trio.lowlevel.checkpoint()
+        self._codes[code.digest] = code
+
+    async def code_of(self, digest: bytes) -> AuthorizationCode | None:
+        """Find a code."""
+        await trio.lowlevel.checkpoint()
+        return self._codes.get(digest)
+
+    async def redeem_code(self, digest: bytes, tokens: Sequence[GrantToken], *, now_ms: int) -> bool:
+        """Use a code, once."""
+        await trio.lowlevel.checkpoint()
+        code = self._codes.get(digest)
+        if code is None or code.used_at_ms is not None:
+            return False
+        self._codes[digest] = replace(code, used_at_ms=now_ms)
+        self._keys.extend_key(code.key_id, code.grant_ends_at_ms)
+        self.tokens.update((each.digest, each) for each in tokens)
+        return True
+
+    async def token_of(self, digest: bytes) -> FoundToken | None:
+        """Find a token."""
+        await trio.lowlevel.checkpoint()
+        token = self.tokens.get(digest)
+        key = None if token is None else self._keys.key_by_id(token.key_id)
+        return None if token is None or key is None else FoundToken(token, key)
+
+    async def rotate_token(
+        self, digest: bytes, tokens: Sequence[GrantToken], *, now_ms: int, reuse_ms: int
+    ) -> bool:  # fmt: skip
+        """Use a refresh token."""
+        await trio.lowlevel.checkpoint()
+        token = self.tokens.get(digest)
+        if token is None or token.kind is not TokenKind.REFRESH:
+            return False
+        if token.used_at_ms is None:
+            ends_at_ms = min(token.ends_at_ms, now_ms + USED_TOKEN_KEPT_MS)
+            self.tokens[digest] = replace(token, used_at_ms=now_ms, ends_at_ms=ends_at_ms)
+        elif token.used_at_ms <= now_ms - reuse_ms:
+            return False
+        self.tokens.update((each.digest, each) for each in tokens)
+        return True
 
 
 @final

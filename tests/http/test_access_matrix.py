@@ -6,6 +6,7 @@ The table below is written from the promises alone; it does not look at the rule
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
+from urllib.parse import urlencode
 
 import pytest
 
@@ -165,6 +166,27 @@ async def old_key(cast: Cast, me: Party) -> Prepared:
     return f"{operator.path}/api-keys/{cast.key_id}/revoke", None
 
 
+async def asked(cast: Cast, client_name: str = "agent") -> str:
+    """The authorization request of a client that has registered."""
+    metadata = {"client_name": client_name, "redirect_uris": ["http://127.0.0.1/cb"]}
+    client_id = (await cast.world.http.post("/oauth/register", json=metadata)).json()["client_id"]
+    fields = {"response_type": "code", "client_id": client_id, "redirect_uri": "http://127.0.0.1/cb"}
+    return urlencode(fields | {"code_challenge": "c" * 43, "code_challenge_method": "S256"})
+
+
+async def authorization_request(cast: Cast, _me: Party) -> Prepared:
+    return f"/api/v1/me/authorization-request?{urlencode({'request': await asked(cast)})}", None
+
+
+async def new_grant(cast: Cast, _me: Party) -> Prepared:
+    """Grants count as keys, of which a workspace has 50: those before are revoked."""
+    operator = cast.parties["operator"]
+    for old in data_of(await operator.wallet.get(f"{operator.path}/api-keys"))["items"]:
+        if old["expiresAt"] is not None and old["revokedAt"] is None:
+            data_of(await operator.wallet.post(f"{operator.path}/api-keys/{old['keyId']}/revoke"))
+    return f"{operator.path}/grants", {"request": await asked(cast), "days": 1}
+
+
 async def kept_key(cast: Cast, me: Party) -> Prepared:
     path, _ = await old_key(cast, me)
     return path.replace("/revoke", "/keep"), None
@@ -319,6 +341,17 @@ RULES = [
         scopes=None,
         roles=STAFF,
         parties=OPERATOR,
+    ),
+    Rule(name="grant", method="POST", prepare=new_grant, scopes=None, roles=STAFF, parties=OPERATOR),
+    Rule(
+        name="authorization request",
+        method="GET",
+        prepare=authorization_request,
+        scopes=None,
+        keys_get=UNAUTHENTICATED,
+        roles=ANYBODY,
+        parties=EACH,
+        needs_selection=False,
     ),
     Rule(name="revoke", method="POST", prepare=old_key, scopes=None, roles=STAFF, parties=OPERATOR),
     Rule(name="keep", method="POST", prepare=kept_key, scopes=None, roles=STAFF, parties=OPERATOR),

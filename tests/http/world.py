@@ -59,19 +59,22 @@ from sightline.identity.cookies import CookieCodec, CookieKey
 from sightline.identity.invitations import Invitations
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.members import Members
+from sightline.identity.oauth.clients import OAuthClients
+from sightline.identity.oauth.grants import Grants
 from sightline.identity.origin import check_origin, foreign_origin
 from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessions
 from sightline.ports.chain import RpcGuest
 from sightline.ports.health import ReadinessCheck
-from sightline.ports.identity import IdentityStore, InvitationStore
+from sightline.ports.identity import GrantStore, IdentityStore, InvitationStore
 from sightline.ports.leases import OwnershipReport, ServerFigures, ServerReport, ServerRole
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import SHARDS, Store
 from sightline.ports.webhooks import WebhookMessage, WebhookStore
 from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.grants import PostgresGrants
 from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
 from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.operations.invitations import PostgresInvitations
@@ -119,6 +122,7 @@ class Storage:
     relations: Relations
     identity: IdentityStore
     invitations: InvitationStore
+    grants: GrantStore
     webhooks: WebhookStore
 
 
@@ -126,12 +130,14 @@ def in_memory() -> Storage:
     """Gone with the test."""
     ledger, relations = MemoryLedger(), MemoryRelations(token_key=b"t" * 32)
     store = MemoryStore(relations=relations, ledger=ledger)
+    identity = MemoryIdentityStore(store.record_call)
     return Storage(
         store=store,
         ledger=ledger,
         relations=relations,
-        identity=MemoryIdentityStore(store.record_call),
+        identity=identity,
         invitations=MemoryInvitations(relations),
+        grants=identity.grants,
         webhooks=ledger.webhooks,
     )
 
@@ -144,6 +150,7 @@ async def on_postgres(database: Database) -> Storage:
         relations=await PostgresRelations.open(database, token_key=b"t" * 32),
         identity=PostgresIdentityStore(database),
         invitations=PostgresInvitations(database),
+        grants=PostgresGrants(database),
         webhooks=PostgresWebhooks(database),
     )
 
@@ -293,7 +300,9 @@ class World:
         self.clock, self.ids, self.chain = MovableClock(), SystemIds(), PlainChain()
         self.store, self.ledger, self.webhooks = storage.store, storage.ledger, storage.webhooks
         self.relations, self.identity = BreakableRelations(storage.relations), storage.identity
-        self._invitations = storage.invitations
+        self._invitations, self._grants = storage.invitations, storage.grants
+        self.documents: dict[str, bytes] = {}
+        """Descriptions of clients on other servers, by URL."""
         self.tickets = StreamTickets(self.identity, self.clock, self.ids)
         self.video = ShownVideo(self.clock)
         with TemporaryDirectory() as folder:
@@ -362,6 +371,7 @@ class World:
     def _deps(self, broker: Broker) -> Services:
         cookies = CookieCodec([CookieKey("k1", b"c" * 32)], audience="http://sightline.test", is_https=False)
         hasher = KeyHasher(b"p" * 32)
+        api_keys = ApiKeys(self.identity, hasher, self.clock, self.ids)
         sessions = WalletSessions(self.identity, self.clock, self.ids)
         self.authenticator = Authenticator(self.identity, cookies, sessions, hasher, self.clock)
         self.members = members = Members(self.relations, self.store.workspaces)
@@ -383,7 +393,9 @@ class World:
             invitations=Invitations(
                 self._invitations, members, self.relations, self.store.workspaces, self.clock, self.ids
             ),
-            api_keys=ApiKeys(self.identity, hasher, self.clock, self.ids),
+            api_keys=api_keys,
+            oauth_clients=OAuthClients(hasher, self.clock, self._document),
+            grants=Grants(self._grants, api_keys, hasher, self.clock, self.ids),
             view_keys=ViewKeys(self.identity, hasher, self.clock),
             shares=ViewShares(self.identity, hasher, self.clock, self.ids, on_ended=self._count_withdrawal),
             tickets=self.tickets,
@@ -410,6 +422,10 @@ class World:
         await trio.lowlevel.checkpoint()
         guest.charge(self.rpc_cpu_ms)
         return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
+
+    async def _document(self, url: str) -> bytes | None:
+        await trio.lowlevel.checkpoint()
+        return self.documents.get(url)
 
     async def publish_webhooks(self) -> None:
         """Prepare the events of the outbox, as the delivery service does, without sending them."""

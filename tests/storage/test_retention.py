@@ -18,9 +18,12 @@ from sightline.storage.database.pool import Connection
 from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.operations.retention import (
     BATCH_ROWS,
+    EXPIRED_KEYS,
     FAUCET_DAYS,
     IDEMPOTENCY,
     NONCES,
+    OAUTH_CODES,
+    OAUTH_TOKENS,
     OPENING_ATTEMPTS,
     REVOKED_KEYS,
     SESSIONS,
@@ -297,6 +300,9 @@ async def test_a_webhook_event_is_deleted_with_its_deliveries_after_thirty_days(
         (UNUSED_QUOTES, "quote_unused"),
         (USED_QUOTES, "quote_used"),
         (REVOKED_KEYS, "api_key_revoked"),
+        (EXPIRED_KEYS, "api_key_by_expiry"),
+        (OAUTH_CODES, "oauth_code_by_end"),
+        (OAUTH_TOKENS, "oauth_token_by_end"),
         (SESSIONS, "session_closed"),
         (SETTLEMENT_ATTEMPTS, "settlement_attempt_by_age"),
         (OPENING_ATTEMPTS, "opening_attempt_by_age"),

@@ -25,6 +25,7 @@ const SCREENS: Record<string, Load> = {
   operate: () => import("./screens/operate"),
   camera: () => import("./screens/camera"),
   team: () => import("./screens/team"),
+  authorize: () => import("./screens/authorize"),
   shared: () => import("./screens/shared"),
 };
 const OPEN_TO_ALL = new Set(["start", "camera", "shared"]);

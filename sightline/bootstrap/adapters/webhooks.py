@@ -9,12 +9,14 @@ from typing import final
 from sightline.config import Settings
 from sightline.http.metrics import MetricFamily
 from sightline.http.schemas.webhooks import message_body
+from sightline.identity.oauth.clients import DOCUMENT_BYTES_MAX
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.webhooks.store import PostgresWebhooks
 from sightline.system.secrets import Secrets
 from sightline.webhooks.delivery import DeliveryOptions, WebhookDispatcher
+from sightline.webhooks.documents import PublicDocuments
 from sightline.webhooks.http_client import WebhookClient, WebhookClientOptions
 from sightline.webhooks.service import WebhookEndpoints
 from sightline.webhooks.signing import WebhookSigner
@@ -27,14 +29,17 @@ class Webhooks:
 
     endpoints: WebhookEndpoints
     dispatcher: WebhookDispatcher
+    documents: PublicDocuments
 
 
 def make_webhooks(settings: Settings, secrets: Secrets, database: Database, clock: Clock, ids: Ids) -> Webhooks:
     """Create the parts of the webhooks. Run `dispatcher` for deliveries."""
     store, signer = PostgresWebhooks(database), WebhookSigner(secrets.customer_webhook_key)
     render = partial(message_body, limits=settings.limits().session)
-    client = WebhookClient(clock, WebhookClientOptions(allows_loopback=settings.webhook_allow_loopback))
+    options = WebhookClientOptions(allows_loopback=settings.webhook_allow_loopback)
+    client = WebhookClient(clock, options)
     return Webhooks(
+        documents=PublicDocuments(options, bytes_max=DOCUMENT_BYTES_MAX),
         endpoints=WebhookEndpoints(store, signer, render, clock, ids, allows_loopback=settings.webhook_allow_loopback),
         dispatcher=WebhookDispatcher(
             store,

@@ -13,6 +13,7 @@ import orjson
 import trio
 
 from sightline.http.pipeline.listener_access import AllowedHosts
+from sightline.http.resources.oauth.endpoints import PROTECTED_RESOURCE
 from sightline.http.resources.streams import RETRY_AFTER_S, StreamSlots
 from sightline.http.server import ASGIApp, Headers, Message, Receive, Scope, Send
 
@@ -34,10 +35,13 @@ MISDIRECTED: Final = b'{"error": "This server does not serve the host of the Hos
 class McpEndpoint:
     """The public application with /mcp added."""
 
-    def __init__(self, api: ASGIApp, public_url: str, hosts: AllowedHosts, state_key: bytes) -> None:
+    def __init__(
+        self, api: ASGIApp, public_url: str, hosts: AllowedHosts, state_key: bytes, *, stated_url: str | None = None
+    ) -> None:  # fmt: skip
         """Create the endpoint.
 
         Args:
+            stated_url: The public URL that the host has set; None: clients are told the one that they use.
             hosts: The hosts that a Host header may name; another one gets 421.
             state_key: Encrypts what a client sends back with the answer to a question. Servers that share it accept
                 each other's.
@@ -45,6 +49,7 @@ class McpEndpoint:
         self._api = api
         self._hosts = hosts
         self._public_url = public_url
+        self._stated_url = stated_url
         self._calls = StreamSlots(CALLS_MAX)
         self._state_key = state_key
         self._loading = trio.Lock()
@@ -69,7 +74,7 @@ class McpEndpoint:
             return
         who = await self._ask_who(scope)
         if who.workspace_id is None:
-            await _send(send, who.status, who.headers, who.body)
+            await _send(send, who.status, self._challenging(who, scope, headers), who.body)
         elif scope["method"] != "POST":
             await _refuse(send, 405, NOT_POST, (b"allow", b"POST"))
         elif not self._calls.is_free(who.workspace_id):
@@ -92,6 +97,20 @@ class McpEndpoint:
                 await self._nursery.start(tools.run)
                 self._tools = tools
         return self._tools
+
+    def _challenging(self, who: "_Collected", scope: Scope, sent: dict[bytes, str]) -> Headers:
+        """The headers of a refusal; a 401 says where a client learns how to get access.
+
+        Source: RFC 9728, section 5.1; RFC 6750, section 3.
+        """
+        if who.status != 401:
+            return who.headers
+        scheme = "https" if scope["scheme"] == "https" else "http"
+        base = self._stated_url or f"{scheme}://{sent.get(b'host', '')}"
+        error = 'error="invalid_token", ' if b"authorization" in sent else ""
+        challenge = f'Bearer {error}resource_metadata="{base}{PROTECTED_RESOURCE}{PATH}"'
+        kept = [pair for pair in who.headers if pair[0] != b"www-authenticate"]
+        return [*kept, (b"www-authenticate", challenge.encode("latin-1"))]
 
     async def _ask_who(self, scope: Scope) -> "_Collected":
         """Ask the API whose the key is; the answer of a refused key is the one that its caller gets.

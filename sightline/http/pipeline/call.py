@@ -92,6 +92,7 @@ class Call:
 
     method: str
     path: str
+    query_string: bytes
     params: Mapping[str, str]
     query: Any
     body: Any

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, final
 
+import orjson
+
 from sightline.domain.errors import (
     AuthzUnavailableError,
     OutcomeUnknownError,
@@ -111,6 +113,12 @@ class ApiError(Exception):
     def body(self, at_ms: int) -> bytes:
         """The error envelope."""
         return failure({"statusCode": self.status, **self.fields()}, at_ms)
+
+    def oauth_body(self) -> bytes:
+        """The error in the form of OAuth (RFC 6749, section 5.2)."""
+        names = {500: "server_error", 429: "temporarily_unavailable", 503: "temporarily_unavailable"}
+        said = f"{self.message} ({self.detail})" if self.detail is not None else self.message
+        return orjson.dumps({"error": names.get(self.status, "invalid_request"), "error_description": said})
 
     def fields(self) -> dict[str, object]:
         """What the envelope says of the error, beside its status and timestamp."""

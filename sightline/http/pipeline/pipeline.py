@@ -169,6 +169,7 @@ class Pipeline:
         return Call(
             method=request.method,
             path=request.path,
+            query_string=request.query_string,
             params=params,
             query=query,
             body=body,
@@ -325,7 +326,8 @@ class Pipeline:
         headers: RawHeaders = [(b"content-type", _JSON), _NO_STORE, *mapped.headers]
         if any(name == b"ratelimit" for name, _ in mapped.headers):
             request.rate_headers = []  # another budget than the call's own is the one that is used up
-        body = mapped.body(self._edge.clock.now_ms())
+        is_oauth = isinstance(request.route, Route) and request.route.is_oauth
+        body = mapped.oauth_body() if is_oauth else mapped.body(self._edge.clock.now_ms())
         return self._outgoing(request, mapped.status, headers, body, mapped.code)
 
     def finished(self, request: Incoming, outgoing: Outgoing) -> None:

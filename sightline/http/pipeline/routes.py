@@ -92,6 +92,7 @@ class Route:
         has_own_credential: Whether the handler itself checks a signature or secret; the rules of the listener do not
             apply then.
         takes_ticket: Whether the query parameter `ticket` can stand for the Authorization header.
+        is_oauth: Whether errors have the form of OAuth (RFC 6749, section 5.2) instead of the envelope.
     """
 
     method: str
@@ -120,6 +121,7 @@ class Route:
     has_own_credential: bool = False
     is_for_probes: bool = False
     takes_ticket: bool = False
+    is_oauth: bool = False
     links: tuple[Link, ...] = ()
     is_documented: bool = True
     handler: Handler = _no_handler

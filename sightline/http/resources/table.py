@@ -17,6 +17,8 @@ from sightline.http.resources.money.receipts import ReceiptResources
 from sightline.http.resources.money.statements import StatementResources
 from sightline.http.resources.money.usage import UsageResources
 from sightline.http.resources.money.wallet import MoneyResources
+from sightline.http.resources.oauth.consent import ConsentResources
+from sightline.http.resources.oauth.endpoints import OAuthResources
 from sightline.http.resources.quotes import QuoteResources
 from sightline.http.resources.rpc_proxy import RpcProxyResource
 from sightline.http.resources.service import HealthAndConfig
@@ -44,6 +46,8 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(MemberResources(services, idempotency)),
         *routes_of(InvitationResources(services, idempotency)),
         *routes_of(ApiKeyResources(services, idempotency)),
+        *routes_of(OAuthResources(services)),
+        *routes_of(ConsentResources(services, idempotency)),
         *routes_of(LocationResources(services)),
         *routes_of(QuoteResources(services)),
         *routes_of(SessionResources(services)),

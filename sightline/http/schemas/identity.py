@@ -4,8 +4,15 @@ from typing import Literal
 
 from pydantic import Field, RootModel
 
-from sightline.http.schemas.base import Address, Input, Instant, Output, Text, Uuid, iso, iso_or_none
-from sightline.http.schemas.workspaces import MemberRoleName, ScopeName, WorkspaceBrief, WorkspaceRoleName
+from sightline.http.schemas.base import Address, Input, Instant, Output, Query, Text, Uuid, iso, iso_or_none
+from sightline.http.schemas.workspaces import (
+    KeyLimitsBody,
+    MemberRoleName,
+    ScopeName,
+    WorkspaceBrief,
+    WorkspaceRoleName,
+)
+from sightline.identity.oauth.requests import REQUEST_LENGTH_MAX
 from sightline.ports.identity import Challenge as WalletChallenge
 from sightline.ports.identity import Membership, ReceivedInvitation
 from sightline.ports.identity import WalletSession as SignIn
@@ -139,6 +146,45 @@ class WalletIdentity(Output):
     role: MemberRoleName | None
     workspaces: list[WorkspaceBrief]
     expires_at: Instant
+
+
+class AuthorizationQuery(Query):
+    """The authorization request of a client."""
+
+    AREA = "oauth"
+
+    request: Text = Field(
+        max_length=REQUEST_LENGTH_MAX, description="The query of the client's request to /oauth/authorize, unchanged"
+    )
+
+
+class AuthorizationAsked(Output):
+    """What a client asks for. Its name is its own word, and proves nothing; `redirectHost` gets the answer."""
+
+    client_name: str
+    client_host: str | None = Field(description="Host that serves the client's description; null if it registered")
+    redirect_host: str
+    is_loopback: bool = Field(description="Whether the answer goes to a program on the member's own machine")
+    scopes: list[ScopeName]
+    deny_url: str = Field(description="Where to send the browser to refuse")
+    refused: str | None = Field(description="Why the request cannot be allowed: then only `denyUrl` is of use")
+
+
+class GrantBody(Input):
+    """What a member allows a client. `limits` bound what its sessions may cost."""
+
+    AREA = "oauth"
+    REFUSES_MISSPELT = True
+
+    request: Text = Field(max_length=REQUEST_LENGTH_MAX, examples=["client_id=...&redirect_uri=..."])
+    days: Literal[1, 30, 90] = Field(description="How long the access lasts", examples=[30])
+    limits: KeyLimitsBody | None = Field(default=None, description="Left out: the client may spend what the wallet has")
+
+
+class Granted(Output):
+    """Where to send the browser, with the code of the grant."""
+
+    redirect_url: str
 
 
 class Identity(RootModel[KeyIdentity | WalletIdentity]):

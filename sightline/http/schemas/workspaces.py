@@ -251,6 +251,7 @@ class ApiKey(Output):
     last_used_at: Instant | None
     revoked_at: Instant | None
     grace_period_end: Instant | None = Field(description="Until when a revoked key goes on working")
+    expires_at: Instant | None = Field(description="When a grant to a client ends; null for a key that was minted")
 
 
 class MintedKey(ApiKey):
@@ -316,6 +317,7 @@ def api_key_json(record: ApiKeyRecord) -> dict[str, object]:
         "lastUsedAt": iso_or_none(record.last_used_at_ms),
         "revokedAt": iso_or_none(record.revoked_at_ms),
         "gracePeriodEnd": iso_or_none(record.grace_ends_at_ms),
+        "expiresAt": iso_or_none(record.expires_at_ms),
     }
 
 

@@ -1,6 +1,7 @@
 """Identity and the authorization graph on Postgres."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final, final
 
@@ -42,13 +43,15 @@ INSERT INTO stream_ticket (digest, sealed, expires_at_ms) VALUES ($1, $2, $3)
 """
 _TAKE_TICKET = "DELETE FROM stream_ticket WHERE digest = $1 RETURNING sealed, expires_at_ms"
 
-_KEY_COLUMNS = """key_id, workspace_id, label, prefix, environment, scopes, inert_scopes, created_at_ms,
-  created_by_wallet, last_used_at_ms, revoked_at_ms, grace_ends_at_ms, session_limit, day_limit, session_id"""
+KEY_COLUMNS: Final = """key_id, workspace_id, label, prefix, environment, scopes, inert_scopes, created_at_ms,
+  created_by_wallet, last_used_at_ms, revoked_at_ms, grace_ends_at_ms, session_limit, day_limit, session_id,
+  expires_at_ms"""
 
 _ADD_KEY = """
 INSERT INTO api_key (key_id, workspace_id, digest, label, prefix, environment, scopes, created_at_ms,
-created_by_wallet, session_limit, day_limit) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
-WHERE (SELECT count(*) FROM api_key WHERE workspace_id = $2 AND revoked_at_ms IS NULL) < $12 RETURNING 1
+created_by_wallet, session_limit, day_limit, expires_at_ms) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
+WHERE (SELECT count(*) FROM api_key WHERE workspace_id = $2 AND revoked_at_ms IS NULL
+  AND (expires_at_ms IS NULL OR expires_at_ms > $8)) < $13 RETURNING 1
 """
 
 _ADD_VIEW_KEY = """
@@ -66,37 +69,42 @@ RETURNING 1
 """
 
 _SHARES_OF = f"""
-SELECT {_KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND session_id = $2 AND key_id <> session_id
+SELECT {KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND session_id = $2 AND key_id <> session_id
 ORDER BY created_at_ms DESC, key_id DESC LIMIT $3
 """  # noqa: S608  constants only
 
 _END_SHARE = f"""
 UPDATE api_key SET revoked_at_ms = least(revoked_at_ms, $4), grace_ends_at_ms = least(grace_ends_at_ms, $4)
 WHERE workspace_id = $1 AND session_id = $2 AND key_id = $3 AND key_id <> session_id
-RETURNING {_KEY_COLUMNS}
+RETURNING {KEY_COLUMNS}
 """  # noqa: S608  constants only
 
 _KEEP_KEY = f"""
 WITH kept AS (
   UPDATE api_key SET revoked_at_ms = NULL, grace_ends_at_ms = NULL
   WHERE workspace_id = $1 AND key_id = $2 AND session_id IS NULL AND grace_ends_at_ms > $3
-  RETURNING {_KEY_COLUMNS}
+  RETURNING {KEY_COLUMNS}
 )
-SELECT {_KEY_COLUMNS} FROM kept UNION ALL
-SELECT {_KEY_COLUMNS} FROM api_key
+SELECT {KEY_COLUMNS} FROM kept UNION ALL
+SELECT {KEY_COLUMNS} FROM api_key
 WHERE workspace_id = $1 AND key_id = $2 AND session_id IS NULL AND NOT EXISTS (SELECT FROM kept)
 """  # noqa: S608  constants only
 
-_KEY_IN = f"SELECT {_KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND key_id = $2"  # noqa: S608  constants only
+_KEY_IN = f"SELECT {KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND key_id = $2"  # noqa: S608  constants only
 
 _REVOKE_KEY = f"""
 UPDATE api_key SET revoked_at_ms = coalesce(revoked_at_ms, $3),
   grace_ends_at_ms = coalesce(grace_ends_at_ms, $3::bigint + $4::bigint)
 WHERE workspace_id = $1 AND key_id = $2 AND session_id IS NULL
-RETURNING {_KEY_COLUMNS}
+RETURNING {KEY_COLUMNS}
 """  # noqa: S608  constants only
 
-FIND_KEYS: Final = f"SELECT digest, {_KEY_COLUMNS} FROM api_key WHERE digest = ANY($1::bytea[])"  # noqa: S608  constants only
+FIND_KEYS: Final = f"""
+SELECT digest, NULL::bigint AS token_ends_at_ms, {KEY_COLUMNS} FROM api_key WHERE digest = ANY($1::bytea[])
+UNION ALL
+SELECT t.digest, t.ends_at_ms, {KEY_COLUMNS} FROM oauth_token t JOIN api_key USING (key_id)
+WHERE t.digest = ANY($1::bytea[]) AND t.kind = 'ACCESS'
+"""  # noqa: S608  constants only
 
 _MARK_KEYS_USED = """
 UPDATE api_key k SET last_used_at_ms = u.at_ms
@@ -184,6 +192,7 @@ class PostgresIdentityStore:
             *_new_key(record, digest),
             None if record.limits is None else record.limits.per_session,
             None if record.limits is None else record.limits.per_day,
+            record.expires_at_ms,
             limit,
         )
 
@@ -228,14 +237,14 @@ class PostgresIdentityStore:
         rows = await self._database.read(
             lambda connection: connection.fetch(_SHARES_OF, workspace_id, session_id, limit)
         )
-        return tuple(_record(row) for row in rows)
+        return tuple(key_record(row) for row in rows)
 
     async def end_share(self, workspace_id: str, session_id: str, key_id: str, *, now_ms: int) -> ApiKeyRecord | None:
         """End the key of a share link, once."""
         row = await self._database.run(
             lambda connection: connection.fetchrow(_END_SHARE, workspace_id, session_id, key_id, now_ms)
         )
-        return None if row is None else _record(row)
+        return None if row is None else key_record(row)
 
     async def key_of(self, digest: bytes) -> ApiKeyRecord | None:
         """Find a key by its digest; after a restart every device asks at once, so they share queries."""
@@ -244,28 +253,28 @@ class PostgresIdentityStore:
     async def key_in(self, workspace_id: str, key_id: str) -> ApiKeyRecord | None:
         """Find a key by its primary key."""
         row = await self._database.read(lambda connection: connection.fetchrow(_KEY_IN, workspace_id, key_id))
-        return None if row is None else _record(row)
+        return None if row is None else key_record(row)
 
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
         """List a workspace's keys, newest first."""
         query = (
-            f"SELECT {_KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND session_id IS NULL"  # noqa: S608  constants only
+            f"SELECT {KEY_COLUMNS} FROM api_key WHERE workspace_id = $1 AND session_id IS NULL"  # noqa: S608  constants only
             " ORDER BY created_at_ms DESC, key_id DESC"
         )
         rows = await self._database.read(lambda connection: connection.fetch(query, workspace_id))
-        return tuple(_record(row) for row in rows)
+        return tuple(key_record(row) for row in rows)
 
     async def revoke_key(self, workspace_id: str, key_id: str, *, now_ms: int, grace_ms: int) -> ApiKeyRecord | None:
         """Revoke a key, once."""
         row = await self._database.run(
             lambda connection: connection.fetchrow(_REVOKE_KEY, workspace_id, key_id, now_ms, grace_ms)
         )
-        return None if row is None else _record(row)
+        return None if row is None else key_record(row)
 
     async def keep_key(self, workspace_id: str, key_id: str, *, now_ms: int) -> ApiKeyRecord | None:
         """Take back a revocation during its grace period."""
         row = await self._database.run(lambda connection: connection.fetchrow(_KEEP_KEY, workspace_id, key_id, now_ms))
-        return None if row is None else _record(row)
+        return None if row is None else key_record(row)
 
     async def mark_keys_used(self, used_at_ms: Mapping[str, int]) -> None:
         """Raise the last use of keys, in one statement."""
@@ -390,7 +399,15 @@ class PostgresRelations:
 
 
 async def _find_keys(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, ApiKeyRecord]:
-    return {row["digest"]: _record(row) for row in await connection.fetch(FIND_KEYS, digests)}
+    return {row["digest"]: _found(row) for row in await connection.fetch(FIND_KEYS, digests)}
+
+
+def _found(row: Mapping[str, Any]) -> ApiKeyRecord:
+    """The record of a key, with the end of the access token that it was found by."""
+    record, token_ends_at_ms = key_record(row), row["token_ends_at_ms"]
+    if token_ends_at_ms is None or record.expires_at_ms is None:
+        return record
+    return replace(record, expires_at_ms=min(record.expires_at_ms, token_ends_at_ms))
 
 
 def _wallet_session(row: Mapping[str, Any]) -> WalletSession:
@@ -419,7 +436,8 @@ def _new_key(record: ApiKeyRecord, digest: bytes) -> tuple[object, ...]:
     )
 
 
-def _record(row: Mapping[str, Any]) -> ApiKeyRecord:
+def key_record(row: Mapping[str, Any]) -> ApiKeyRecord:
+    """Read a row with `KEY_COLUMNS`."""
     return ApiKeyRecord(
         key_id=str(row["key_id"]),
         workspace_id=str(row["workspace_id"]),
@@ -435,6 +453,7 @@ def _record(row: Mapping[str, Any]) -> ApiKeyRecord:
         grace_ends_at_ms=row["grace_ends_at_ms"],
         limits=_limits(row["session_limit"], row["day_limit"]),
         session_id=None if row["session_id"] is None else str(row["session_id"]),
+        expires_at_ms=row["expires_at_ms"],
     )
 
 

@@ -4,12 +4,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import httpx
 import numpy
 import pytest
 import simplejpeg
+
+from sightline_client import Sightline
+from sightline_client.models import Session
 
 pytestmark = pytest.mark.interop
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
@@ -53,3 +58,47 @@ def test_the_zones_count_people_on_the_pavement_and_none_on_the_road(dev: dict[s
     assert all(1 <= left + right <= 4 for _, left, right in counts)
     row = round(0.42 * (pictures[0].shape[0] - 1))
     assert all(int(each[row].std(axis=0).max()) < 40 for each in pictures), "the upper edge of the zone road is drawn"
+
+
+@pytest.fixture
+def still_camera(dev: dict[str, Any]) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """The URL that the program prints, and the program."""
+    env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    place = [str(dev["lat"]), str(dev["lng"])]
+    command = [sys.executable, str(EXAMPLES / "still_camera.py"), *place, "--port", "0", "--idle", "2"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        try:
+            yield program.stdout.readline().strip(), program
+        finally:
+            program.kill()
+
+
+def until_ended(sl: Sightline) -> Session:
+    """Wait for the end of the newest session."""
+    newest = next(iter(sl.sessions.list()))
+    with sl.sessions.events(newest.id) as events:
+        for _ in events:
+            if sl.sessions.get(newest.id).state.is_over:
+                break
+    return sl.sessions.get(newest.id)
+
+
+def test_a_still_image_url_shows_a_place_while_somebody_looks(
+    dev: dict[str, Any], still_camera: tuple[str, "subprocess.Popen[str]"]
+) -> None:
+    url, program = still_camera
+    with Sightline(dev["url"], dev["consumerKey"]) as sl:
+        pictures = [httpx.get(url, timeout=30) for _ in range(2)]
+        for each in pictures:
+            assert (each.status_code, each.headers["content-type"]) == (200, "image/jpeg")
+            assert simplejpeg.decode_jpeg(each.content).shape == (720, 1280, 3)
+        assert pictures[0].content != pictures[1].content, "of now"
+        first = until_ended(sl)
+        assert first.end_reason == "CONSUMER_ENDED", "nobody looked for two seconds"
+        assert httpx.get(url.replace("still.jpg", "other")).status_code == 404
+        assert httpx.get(url, timeout=30).status_code == 200
+        program.terminate()
+        second = until_ended(sl)
+        assert (second.id != first.id, second.end_reason) == (True, "CONSUMER_ENDED")
+        assert program.wait(20) == 0

@@ -86,7 +86,11 @@ async def test_the_mcp_endpoint_serves_the_hosts_of_its_listener_only() -> None:
         async with httpx.AsyncClient(transport=transport, base_url=PUBLIC) as http:
             rebound = await http.post("/mcp", json=call, headers=key | {"host": "evil.example"})
             assert (rebound.status_code, "evil.example" in rebound.text) == (421, False)
-            assert (await http.post("/mcp", json=call)).status_code == 401
+            asked = await http.post("/mcp", json=call)
+            metadata = f'resource_metadata="{PUBLIC}/.well-known/oauth-protected-resource/mcp"'
+            assert (asked.status_code, asked.headers.get_list("www-authenticate")) == (401, [f"Bearer {metadata}"])
+            wrong = await http.post("/mcp", json=call, headers=key | {"authorization": "Bearer svc_other"})
+            assert wrong.headers["www-authenticate"] == f'Bearer error="invalid_token", {metadata}'
             listed = await http.post("/mcp", json=call, headers=key)
             assert "request_view" in {tool["name"] for tool in listed.json()["result"]["tools"]}
             assert (await http.get("/other")).text == "the API"

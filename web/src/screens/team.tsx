@@ -1,27 +1,15 @@
 // Who may act for the workspace: members, keys of programs, webhooks, and the wallet's other workspaces.
 import { useSignal } from "@preact/signals";
 import { ApiError, api, need, once, type Model } from "../api";
-import { dateTime, listed, microOf, short, usdc } from "../format";
+import { dateTime, listed, short, usdc } from "../format";
 import { Banner, Button, Card, Confirm, Countdown, Empty, Field, Page, Unread, useReading } from "../parts";
 import { me, notify, now, workspace } from "../store";
-import { t, type Word } from "../strings";
+import { t } from "../strings";
 import { Choice, Invitations, Payee, ROLES, Status } from "./invitations";
+import { Limits, limitsOf, SCOPES, useLimits, type Scope } from "./limits";
 import { Webhooks } from "./webhooks";
 
-type Scope = Model["MintKeyBody"]["scopes"][number];
 type Role = Model["Member"]["role"];
-const SCOPES: readonly (readonly [Scope, Word])[] = [
-  ["sessions:read", "scopeRead"],
-  ["sessions:create", "scopeCreate"],
-  ["pricing:read", "scopePricing"],
-  ["wallet:read", "scopeWallet"],
-  ["sessions:operate", "scopeOperate"],
-];
-
-/** Limits in USDC that a new key begins with, because a program may repeat itself. */
-const SESSION_LIMIT = "2.00";
-const DAY_LIMIT = "10.00";
-
 export default function Team() {
   const role = me.value?.role ?? "VIEWER";
   return (
@@ -44,31 +32,25 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   const isOpen = useSignal(false);
   const label = useSignal("");
   const scopes = useSignal<readonly Scope[]>(["sessions:read", "sessions:create", "pricing:read", "wallet:read"]);
-  const perSession = useSignal(SESSION_LIMIT);
-  const perDay = useSignal(DAY_LIMIT);
+  const limits = useLimits();
   const path = { id };
   const load = async (): Promise<void> => {
     keys.value = (await need(api.GET("/api/v1/workspaces/{id}/api-keys", { params: { path } }))).items;
   };
   const reading = useReading(load, [id]);
   const maySpend = scopes.value.includes("sessions:create");
-  const isWrong = maySpend && [perSession, perDay].some((each) => each.value !== "" && microOf(each.value) === null);
   const mint = async (): Promise<void> => {
-    const [session, day] = [microOf(perSession.value), microOf(perDay.value)];
-    const limits = {
-      ...(session !== null && { perSessionMicroUsdc: String(session) }),
-      ...(day !== null && { perDayMicroUsdc: String(day) }),
-    };
+    const bounds = limitsOf(limits);
     const body = {
       label: label.value.trim(),
       environment: "TEST" as const,
       scopes: [...scopes.value],
-      ...(maySpend && Object.keys(limits).length > 0 && { limits }),
+      ...(maySpend && bounds !== undefined && { limits: bounds }),
     };
     minted.value = (await need(api.POST("/api/v1/workspaces/{id}/api-keys", { params: { path }, body }))).plaintext;
     isOpen.value = false;
     label.value = "";
-    [perSession.value, perDay.value] = [SESSION_LIMIT, DAY_LIMIT];
+    limits.reset();
     await load();
   };
   const revoke = async (keyId: string): Promise<void> => {
@@ -88,7 +70,8 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   const toggle = (scope: Scope): void => {
     scopes.value = scopes.value.includes(scope) ? scopes.value.filter((each) => each !== scope) : [...scopes.value, scope];
   };
-  const shown = (keys.value ?? []).filter((each) => each.gracePeriodEnd === null || Date.parse(each.gracePeriodEnd) > now.value);
+  const isOver = (at: string | null): boolean => at !== null && Date.parse(at) <= now.value;
+  const shown = (keys.value ?? []).filter((each) => !isOver(each.gracePeriodEnd) && !isOver(each.expiresAt));
   return (
     <Card title={t("keys")} aside={mayChange && !isOpen.value && <Button id="new-key" run={() => ((isOpen.value = true), (minted.value = null))}>{t("newKey")}</Button>}>
       <p class="dim">{t("keysText")}</p>
@@ -116,20 +99,9 @@ function Keys({ mayChange }: { mayChange: boolean }) {
               </label>
             ))}
           </fieldset>
-          {maySpend && (
-            <>
-              <div class="pair">
-                {([["perSession", perSession], ["perDay", perDay]] as const).map(([word, value]) => (
-                  <Field key={word} label={`${t(word)} (USDC)`} {...(value.value !== "" && microOf(value.value) === null && { error: t("amountWrong") })}>
-                    <input inputMode="decimal" value={value.value} placeholder={t("noLimit")} onInput={(event) => (value.value = event.currentTarget.value)} />
-                  </Field>
-                ))}
-              </div>
-              <p class="hint">{t("keyLimitHint")}</p>
-            </>
-          )}
+          {maySpend && <Limits limits={limits} hint={t("keyLimitHint")} />}
           <div class="row">
-            <Button id="mint" kind="main" disabled={label.value.trim() === "" || scopes.value.length === 0 || isWrong} run={mint}>{t("createKey")}</Button>
+            <Button id="mint" kind="main" disabled={label.value.trim() === "" || scopes.value.length === 0 || (maySpend && limits.isWrong())} run={mint}>{t("createKey")}</Button>
             <Button kind="quiet" run={() => (isOpen.value = false)}>{t("cancel")}</Button>
           </div>
         </div>
@@ -153,6 +125,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
                     ])}
                   </small>
                 )}
+                {each.expiresAt !== null && <small>{t("grantUntil", { time: dateTime(each.expiresAt) })}</small>}
                 <small>{each.lastUsedAt === null ? t("neverUsed") : t("lastUsed", { time: dateTime(each.lastUsedAt) })}</small>
               </div>
               {each.gracePeriodEnd !== null ? (

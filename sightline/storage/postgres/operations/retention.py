@@ -65,6 +65,9 @@ SESSION_NOTES: Final = _oldest("session_note", "at_ms")
 WITHDRAWN_SIGN_INS: Final = _oldest("withdrawal", "at_ms", "kind = 'sign_in'")
 INVITATIONS: Final = _oldest("invitation", "expires_at_ms")
 REVOKED_KEYS: Final = _oldest("api_key", "revoked_at_ms")
+EXPIRED_KEYS: Final = _oldest("api_key", "expires_at_ms")
+OAUTH_CODES: Final = _oldest("oauth_code", "ends_at_ms")
+OAUTH_TOKENS: Final = _oldest("oauth_token", "ends_at_ms")
 MEDIA_PROOFS: Final = """
 WITH gone AS (
   DELETE FROM media_proof WHERE ctid = ANY(ARRAY(
@@ -150,8 +153,8 @@ class RetentionOptions:
     heartbeat_days: int = 30
     """Full days of heartbeats before today. Recovery of a LIVE session needs one."""
     history_days: int = 400
-    """Days that closed sessions, their events and relations, used quotes, revoked keys and the signed transactions of
-    confirmed settlements are kept."""
+    """Days that closed sessions, their events and relations, used quotes, revoked and expired keys and the signed
+    transactions of confirmed settlements are kept."""
     webhook_days: int = 30
     """Days that webhook events and their deliveries are kept."""
     audit_days: int = 400
@@ -194,6 +197,8 @@ class Retention:
             ("wallet_sessions", WALLET_SESSIONS, retention_ms - self._options.sign_in_ms),
             ("withdrawn_sign_ins", WITHDRAWN_SIGN_INS, retention_ms - self._options.sign_in_ms),
             ("invitations", INVITATIONS, retention_ms),
+            ("oauth_codes", OAUTH_CODES, retention_ms - DAY_MS),
+            ("oauth_tokens", OAUTH_TOKENS, retention_ms),
             ("unused_quotes", UNUSED_QUOTES, retention_ms - DAY_MS),
             ("media_proofs", MEDIA_PROOFS, retention_ms - DAY_MS),
             ("faucet_days", FAUCET_DAYS, retention_ms - DAY_MS),
@@ -204,6 +209,7 @@ class Retention:
             ("extension_attempts", EXTENSION_ATTEMPTS, history_ms),
             ("permits", PERMITS, history_ms),
             ("revoked_keys", REVOKED_KEYS, history_ms),
+            ("expired_keys", EXPIRED_KEYS, history_ms),
             ("session_notes", SESSION_NOTES, history_ms),
             ("audit_entries", AUDIT_ENTRIES, retention_ms - self._options.audit_days * DAY_MS),
             ("webhook_outbox", WEBHOOK_OUTBOX, webhooks_ms),

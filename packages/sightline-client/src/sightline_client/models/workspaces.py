@@ -220,6 +220,8 @@ class ApiKey(Model):
     last_used_at: Time | None = None
     revoked_at: Time | None = None
     grace_period_end: Time | None = None
+    expires_at: Time | None = None
+    """When a grant to an MCP client ends; None: the key was minted, and has no end."""
 
 
 class MintedKey(ApiKey):

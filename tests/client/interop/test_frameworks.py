@@ -1,0 +1,73 @@
+"""The programs of docs/guides/agents.md run as printed, each in its framework, with a scripted model."""
+
+import base64
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+import simplejpeg
+
+from tests.client.interop.scripted_model import ANSWER, TOOLS, scripted_model
+
+pytestmark = pytest.mark.interop
+ROOT: Final = Path(__file__).parents[3]
+KEPT: Final = ROOT / ".interop" / "frameworks"
+PYTHON: Final = KEPT / "venv" / "bin" / "python"
+GUIDE: Final = (ROOT / "docs" / "guides" / "agents.md").read_text()
+PROGRAM: Final = re.compile(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAMS: Final = dict(PROGRAM.findall(GUIDE))
+JPEG: Final = re.compile(r"/9j/[A-Za-z0-9+/=]{2000,}")
+"""A JPEG of some size in Base64."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_agent_of_each_framework_sees_a_frame_and_ends_its_view(name: str, dev: dict[str, Any]) -> None:
+    env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    with scripted_model({"lat": dev["lat"], "lng": dev["lng"]}) as (url, requests):
+        env |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "test", "LANGSMITH_TRACING": "false"}
+        env |= {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "test", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+        command = [str(PYTHON), "-c", PROGRAMS[name]]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == ANSWER
+    assert len(requests) == len(TOOLS) + 1
+    pictures = JPEG.findall(json.dumps(requests[-1]))
+    assert pictures, "the model is given the frame as a picture"
+    assert simplejpeg.decode_jpeg(base64.b64decode(pictures[0])).shape[1] == 768
+    assert newest_session(dev)["state"] == "ENDED"
+
+
+def newest_session(dev: dict[str, Any]) -> dict[str, Any]:
+    headers = {"authorization": f"Bearer {dev['consumerKey']}"}
+    found: dict[str, Any] = httpx.get(f"{dev['url']}/api/v1/sessions?limit=1", headers=headers).json()["data"]["items"][
+        0
+    ]
+    return found
+
+
+def test_the_page_has_a_program_for_each_framework() -> None:
+    assert len(PROGRAMS) == 4
+
+
+def run_pipecat(dev: dict[str, Any], *options: str) -> "subprocess.CompletedProcess[str]":
+    env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    env |= {"PYTHONPATH": str(ROOT / "packages" / "sightline-client" / "src")}
+    place = [str(dev["lat"]), str(dev["lng"])]
+    command = [str(KEPT / "pipecat" / "bin" / "python"), str(ROOT / "examples" / "pipecat_input.py"), *place, *options]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=150, check=False)
+
+
+def test_a_pipecat_pipeline_gets_the_video_of_a_place_and_its_end_ends_the_view(dev: dict[str, Any]) -> None:
+    done = run_pipecat(dev, "--frames", "3")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "768 x 432 RGB\n" * 3
+    newest = newest_session(dev)
+    assert (newest["state"], newest["endReason"]) == ("ENDED", "CONSUMER_ENDED"), "not left to its lease"
+    refused = run_pipecat(dev, "--budget", "0.000001")
+    assert "above max_charge" in refused.stderr
+    assert newest_session(dev)["id"] == newest["id"], "a view above the budget is not requested"
