@@ -272,3 +272,35 @@ async def test_every_endpoint_gets_every_settlement(world: World, second: Endpoi
         service.notify()
         await world.until_told(session_id)
     assert world.endpoint.seen.count(SEND) == second.seen.count(SEND) == 1
+
+
+async def test_an_endpoint_that_is_behind_delays_a_settlement_and_contradicts_nobody(
+    world: World, second: Endpoint, tmp_path: Path
+) -> None:
+    await world.ready_parties()
+    old = await world.rpc.call("eth_getBlockByNumber", "latest", False)
+
+    async def behind(request: dict[str, Any], forward: Any) -> dict[str, Any] | None:
+        head = {"jsonrpc": "2.0", "id": request["id"]}
+        if request["method"] == "eth_getBlockByNumber" and request["params"][0] == "latest":
+            return head | {"result": old}
+        if request["method"] == RECEIPT:
+            return head | {"result": None}
+        answer: dict[str, Any] = await forward(request)
+        return answer
+
+    second.fault = behind
+    with structlog.testing.capture_logs() as logs:
+        async with running(world, tmp_path, rpc_url=f"{world.endpoint.url},{second.url}") as service:
+            session_id = await world.end_session()
+            service.notify()
+
+            async def is_asked() -> bool:
+                return second.seen.count(RECEIPT) >= 3
+
+            await until("the second endpoint is asked for the receipt", is_asked)
+            assert (await world.record(session_id)).state in (SettlementState.SENT, SettlementState.MINED)
+            second.fault = honest
+            await world.until_told(session_id)
+            assert not any(health.faults[EndpointFault.DISAGREES] for health in service.endpoints())
+    assert [entry for entry in logs if entry["event"] == "chain_endpoint_disagrees"] == []

@@ -105,6 +105,9 @@ async def test_a_permit_that_is_not_valid_is_refused_with_what_is_wrong(stage: S
     async with stage.running(tmp_path) as service:
         good = await signed(stage, service)
         strangers = await signed(stage, service, payer=other)
+        terms = await escrow_of(service).permit_terms(stage.world.payer.address, VALUE, stage.far_s)
+        ahead = terms.typed_data | {"message": terms.typed_data["message"] | {"nonce": "5"}}
+        early = replace(good, nonce=5, signature=LocalWallet.from_key(stage.world.payer.key).sign_typed_data(ahead))
         for wrong, words in (
             (replace(good, spender="0x" + "ab" * 20), "its spender must be the contract"),
             (strangers, "its owner is not the workspace's wallet"),
@@ -112,6 +115,7 @@ async def test_a_permit_that_is_not_valid_is_refused_with_what_is_wrong(stage: S
             (await signed(stage, service, deadline_s=now_s() - 1), "its deadline must be at least"),
             (await signed(stage, service, key=other.key), "the signature is not that of its owner"),
             (replace(good, amount=MicroUsdc(VALUE + 1)), "the signature is not that of its owner"),
+            (early, "its nonce must be 0"),
             (replace(good, signature="0x12"), "the signature is not that of its owner"),
         ):
             code, label, message = await refusal(stage, service, wrong)
