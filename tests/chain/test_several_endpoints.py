@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -211,14 +211,17 @@ async def test_a_settlement_is_confirmed_only_when_both_endpoints_report_it(
     assert named == {health.name for health in service.endpoints()}
 
 
-@pytest.mark.parametrize("lie", [failed_receipt, no_receipt, altered_event])
-async def test_an_endpoint_that_two_others_contradict_is_named_and_delays_nothing(
-    world: World, second: Endpoint, tmp_path: Path, lie: Any
+@pytest.mark.parametrize(
+    ("lie", "others_count"), [(failed_receipt, 2), (no_receipt, 2), (altered_event, 2), (failed_receipt, 3)]
+)
+async def test_an_endpoint_that_others_contradict_is_named_and_delays_nothing(
+    world: World, tmp_path: Path, lie: Any, others_count: int
 ) -> None:
     await world.ready_parties()
     world.endpoint.fault = of_method(RECEIPT, lie)
-    async with open_endpoint(world.node_url) as third:
-        urls = f"{world.endpoint.url},{second.url},{third.url}"
+    async with AsyncExitStack() as stack:
+        agreeing = [await stack.enter_async_context(open_endpoint(world.node_url)) for _ in range(others_count)]
+        urls = ",".join(each.url for each in (world.endpoint, *agreeing))
         with structlog.testing.capture_logs() as logs:
             async with running(world, tmp_path, rpc_url=urls) as service:
                 session_id = await world.end_session()
