@@ -93,6 +93,21 @@ async def test_a_payer_without_coin_gets_an_allowance_and_pays_from_it(stage: St
         assert await coin(stage, stage.world.payer) == 0
 
 
+async def test_permits_of_several_payers_are_sent_in_one_round(stage: Stage, tmp_path: Path) -> None:
+    payers = [Wallet(), Wallet(), Wallet()]
+    async with stage.opened(tmp_path) as service:
+        permits = [
+            await signed(stage, service, payer=payer, amount=MicroUsdc(at)) for at, payer in enumerate(payers, 1)
+        ]
+        for permit, payer in zip(permits, payers, strict=True):
+            with trio.move_on_after(0.3):
+                await relay(stage, service, permit, payer)
+    async with stage.running(tmp_path) as service:
+        for permit, payer in zip(permits, payers, strict=True):
+            await relay(stage, service, permit, payer)
+    assert [await allowance(stage, payer) for payer in payers] == [1, 2, 3]
+
+
 async def test_an_allowance_of_nothing_takes_the_allowance_back(stage: Stage, tmp_path: Path) -> None:
     async with stage.running(tmp_path) as service:
         await relay(stage, service, await signed(stage, service))
