@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -211,14 +211,17 @@ async def test_a_settlement_is_confirmed_only_when_both_endpoints_report_it(
     assert named == {health.name for health in service.endpoints()}
 
 
-@pytest.mark.parametrize("lie", [failed_receipt, no_receipt, altered_event])
-async def test_an_endpoint_that_two_others_contradict_is_named_and_delays_nothing(
-    world: World, second: Endpoint, tmp_path: Path, lie: Any
+@pytest.mark.parametrize(
+    ("lie", "others_count"), [(failed_receipt, 2), (no_receipt, 2), (altered_event, 2), (failed_receipt, 3)]
+)
+async def test_an_endpoint_that_others_contradict_is_named_and_delays_nothing(
+    world: World, tmp_path: Path, lie: Any, others_count: int
 ) -> None:
     await world.ready_parties()
     world.endpoint.fault = of_method(RECEIPT, lie)
-    async with open_endpoint(world.node_url) as third:
-        urls = f"{world.endpoint.url},{second.url},{third.url}"
+    async with AsyncExitStack() as stack:
+        agreeing = [await stack.enter_async_context(open_endpoint(world.node_url)) for _ in range(others_count)]
+        urls = ",".join(each.url for each in (world.endpoint, *agreeing))
         with structlog.testing.capture_logs() as logs:
             async with running(world, tmp_path, rpc_url=urls) as service:
                 session_id = await world.end_session()
@@ -272,3 +275,35 @@ async def test_every_endpoint_gets_every_settlement(world: World, second: Endpoi
         service.notify()
         await world.until_told(session_id)
     assert world.endpoint.seen.count(SEND) == second.seen.count(SEND) == 1
+
+
+async def test_an_endpoint_that_is_behind_delays_a_settlement_and_contradicts_nobody(
+    world: World, second: Endpoint, tmp_path: Path
+) -> None:
+    await world.ready_parties()
+    old = await world.rpc.call("eth_getBlockByNumber", "latest", False)
+
+    async def behind(request: dict[str, Any], forward: Any) -> dict[str, Any] | None:
+        head = {"jsonrpc": "2.0", "id": request["id"]}
+        if request["method"] == "eth_getBlockByNumber" and request["params"][0] == "latest":
+            return head | {"result": old}
+        if request["method"] == RECEIPT:
+            return head | {"result": None}
+        answer: dict[str, Any] = await forward(request)
+        return answer
+
+    second.fault = behind
+    with structlog.testing.capture_logs() as logs:
+        async with running(world, tmp_path, rpc_url=f"{world.endpoint.url},{second.url}") as service:
+            session_id = await world.end_session()
+            service.notify()
+
+            async def is_asked() -> bool:
+                return second.seen.count(RECEIPT) >= 3
+
+            await until("the second endpoint is asked for the receipt", is_asked)
+            assert (await world.record(session_id)).state in (SettlementState.SENT, SettlementState.MINED)
+            second.fault = honest
+            await world.until_told(session_id)
+            assert not any(health.faults[EndpointFault.DISAGREES] for health in service.endpoints())
+    assert [entry for entry in logs if entry["event"] == "chain_endpoint_disagrees"] == []

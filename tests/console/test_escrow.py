@@ -23,6 +23,12 @@ def test_a_wallet_signs_limits_and_the_payment_of_a_view(browser: Browser, tmp_p
             consumer.click("#faucet")
             consumer.shows("#approve")
             consumer.go("wallet")
+            sent: list[str] = []
+            consumer.page.on("request", lambda request: sent.append(request.post_data or ""))
+            consumer.page.fill("#allowance", "12.50")
+            consumer.click("#allowance + button")  # the wallet signs a permit
+            consumer.shows(".facts", re.compile(r"12\.50\sUSDC"))
+            assert not any("eth_sendRawTransaction" in body for body in sent)
             consumer.page.fill("#per-session", "1.50")
             consumer.page.fill("#per-day", "20")
             consumer.click("button:has-text('Sign both limits')")

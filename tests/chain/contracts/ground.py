@@ -91,6 +91,8 @@ class DirectGround:
         self._state = self._machine._machine_at(self._machine.head).state
         self._context = self._state.execution_context
         self._created = 0
+        self.creation = Done([], 0)
+        """The logs of the last creation."""
         self.now_s = START_S
 
     @property
@@ -127,7 +129,7 @@ class DirectGround:
             gas=GAS, to=CREATE_CONTRACT_ADDRESS, sender=bytes(19) + b"\x01", value=0, data=b"", code=code,
             create_address=address,
         )  # fmt: skip
-        self._applied(message, is_creation=True)
+        self.creation = self._done(self._applied(message, is_creation=True))
         return to_checksum_address(address)
 
     def delegate(self, account: Signer, code_of: str) -> None:
@@ -135,7 +137,9 @@ class DirectGround:
         self._state.set_code(to_canonical_address(account.address), b"\xef\x01\x00" + to_canonical_address(code_of))
 
     def call(self, sender: Signer, to: str, data: bytes) -> Done:
-        computation = self._applied(self._message(to_canonical_address(sender.address), to, data))
+        return self._done(self._applied(self._message(to_canonical_address(sender.address), to, data)))
+
+    def _done(self, computation: Any) -> Done:
         logs = [
             (to_checksum_address(address), ["0x" + topic.to_bytes(32).hex() for topic in topics], bytes(data))
             for address, topics, data in computation.get_log_entries()

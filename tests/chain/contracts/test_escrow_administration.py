@@ -1,8 +1,9 @@
 """Everybody sees what the owner of SessionEscrow does, in time to act: each act is an event."""
 
 from sightline.chain.contracts.abi import address_topic, topic
-from tests.chain.contracts.escrow_world import ADMIN_DELAY_S, EscrowWorld
-from tests.chain.contracts.ground import Done
+from sightline.chain.contracts.messages import NOBODY
+from tests.chain.contracts.escrow_world import ADMIN_DELAY_S, EscrowWorld, deploy_escrow
+from tests.chain.contracts.ground import DirectGround, Done
 
 METER_PROPOSED = topic("MeterProposed(address,uint256)")
 METER_SET = topic("MeterSet(address,bool)")
@@ -29,6 +30,16 @@ def test_a_meter_is_announced_when_it_is_proposed_allowed_and_removed(world: Esc
     world.ground.wait(ADMIN_DELAY_S)
     assert by_owner(world, "allowMeter(address)", meter).of(METER_SET) == [([METER_SET, indexed], word(1))]
     assert by_owner(world, "removeMeter(address)", meter).of(METER_SET) == [([METER_SET, indexed], word(0))]
+
+
+def test_the_owner_and_both_meters_are_announced_when_the_contract_is_deployed(world: EscrowWorld) -> None:
+    ground = world.ground
+    assert isinstance(ground, DirectGround)
+    deploy_escrow(ground, world.token)
+    meters = [address_topic(world.address(role)) for role in ("meter", "standby")]
+    assert ground.creation.of(METER_SET) == [([METER_SET, meter], word(1)) for meter in meters]
+    owners = [address_topic(NOBODY), address_topic(world.address("owner"))]
+    assert ground.creation.of(TRANSFERRED) == [([TRANSFERRED, *owners], b"")]
 
 
 def test_a_pause_is_announced(world: EscrowWorld) -> None:

@@ -7,7 +7,7 @@ import pytest
 import structlog.testing
 import trio
 
-from sightline.chain.relayer.captures import NOT_OPENED
+from sightline.chain.relayer.captures import BATCH_GAS, CAPTURE_GAS, NOT_OPENED
 from sightline.chain.service import ChainService
 from sightline.domain.errors import RefusedError
 from sightline.domain.escrow import ConsentKind
@@ -127,8 +127,45 @@ async def test_many_sessions_are_captured_in_few_transactions(stage: Stage, tmp_
         await stage.world.until_told(*charges)
         transactions = {(await stage.world.record(session_id)).tx_hash for session_id in charges}
         assert len(transactions) <= 4
+        for tx_hash in transactions:
+            sent = await stage.world.rpc.call("eth_getTransactionByHash", tx_hash)
+            shared = len(await stage.ledger.of_transaction(str(tx_hash)))
+            assert int(sent["gas"], 16) == BATCH_GAS + CAPTURE_GAS * shared
         assert await stage.world.settled_on_chain() == charges
         await until_books_balance(stage)
+
+
+async def test_a_charge_for_more_seconds_than_passed_on_the_chain_waits_until_its_clock_has_caught_up(
+    stage: Stage, tmp_path: Path
+) -> None:
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service, duration_s=4_000)
+        await service.escrow.open_hold(session)
+        await stage.ended(session, 3_600)
+        service.notify()
+
+        async def waits() -> bool:
+            record = await stage.world.record(session.id)
+            return record.reason == "the chain's clock is behind the session's"
+
+        await until("the capture waits for the chain's clock", waits)
+        record = await stage.world.record(session.id)
+        assert (record.attempts, record.state) == ((), SettlementState.COMPOSED)
+
+
+async def test_a_free_settlement_whose_hold_was_given_up_before_a_crash_is_written_off(
+    stage: Stage, tmp_path: Path
+) -> None:
+    async with stage.opened(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service)
+        with trio.move_on_after(0.3):
+            await service.escrow.open_hold(session)
+    await stage.closed(session)
+    assert await stage.openings.withdraw(session.id, now_ms=clock.now_ms())
+    async with stage.running(tmp_path):
+        await stage.until_done(session.id, SettlementState.WRITTEN_OFF)
 
 
 async def test_a_session_that_is_cancelled_while_its_hold_opens_gets_everything_back(

@@ -93,6 +93,21 @@ async def test_a_payer_without_coin_gets_an_allowance_and_pays_from_it(stage: St
         assert await coin(stage, stage.world.payer) == 0
 
 
+async def test_permits_of_several_payers_are_sent_in_one_round(stage: Stage, tmp_path: Path) -> None:
+    payers = [Wallet(), Wallet(), Wallet()]
+    async with stage.opened(tmp_path) as service:
+        permits = [
+            await signed(stage, service, payer=payer, amount=MicroUsdc(at)) for at, payer in enumerate(payers, 1)
+        ]
+        for permit, payer in zip(permits, payers, strict=True):
+            with trio.move_on_after(0.3):
+                await relay(stage, service, permit, payer)
+    async with stage.running(tmp_path) as service:
+        for permit, payer in zip(permits, payers, strict=True):
+            await relay(stage, service, permit, payer)
+    assert [await allowance(stage, payer) for payer in payers] == [1, 2, 3]
+
+
 async def test_an_allowance_of_nothing_takes_the_allowance_back(stage: Stage, tmp_path: Path) -> None:
     async with stage.running(tmp_path) as service:
         await relay(stage, service, await signed(stage, service))
@@ -105,6 +120,9 @@ async def test_a_permit_that_is_not_valid_is_refused_with_what_is_wrong(stage: S
     async with stage.running(tmp_path) as service:
         good = await signed(stage, service)
         strangers = await signed(stage, service, payer=other)
+        terms = await escrow_of(service).permit_terms(stage.world.payer.address, VALUE, stage.far_s)
+        ahead = terms.typed_data | {"message": terms.typed_data["message"] | {"nonce": "5"}}
+        early = replace(good, nonce=5, signature=LocalWallet.from_key(stage.world.payer.key).sign_typed_data(ahead))
         for wrong, words in (
             (replace(good, spender="0x" + "ab" * 20), "its spender must be the contract"),
             (strangers, "its owner is not the workspace's wallet"),
@@ -112,6 +130,7 @@ async def test_a_permit_that_is_not_valid_is_refused_with_what_is_wrong(stage: S
             (await signed(stage, service, deadline_s=now_s() - 1), "its deadline must be at least"),
             (await signed(stage, service, key=other.key), "the signature is not that of its owner"),
             (replace(good, amount=MicroUsdc(VALUE + 1)), "the signature is not that of its owner"),
+            (early, "its nonce must be 0"),
             (replace(good, signature="0x12"), "the signature is not that of its owner"),
         ):
             code, label, message = await refusal(stage, service, wrong)

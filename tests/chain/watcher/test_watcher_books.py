@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sightline.chain.contracts.abi import address_topic
+from sightline.chain.contracts.abi import LIMITS_SET_TOPIC, address_topic
 from sightline.chain.contracts.escrow import CREDITED_TOPIC, WITHDRAWN_TOPIC
 from sightline.chain.reconcile.facts import fee_facts
 from sightline.chain.rpc.client import JsonRpc
@@ -264,6 +264,12 @@ def test_a_withdrawal_from_the_settlement_contract_takes_the_credit() -> None:
     topics = [WITHDRAWN_TOPIC, address_topic(BOB)]
     [entry] = entries_of(event, event | {"address": SETTLEMENT, "topics": topics, "data": word(60)})
     assert [(line.account, line.amount) for line in entry.lines] == [(f"credit:{BOB}", 60), ("escrow", -60)]
+
+
+@pytest.mark.parametrize("kind", ["0x" + "00" * 32, "0x" + "ff" * 32, LIMITS_SET_TOPIC])
+def test_an_event_of_the_contract_that_moves_nothing_has_no_entry(kind: str) -> None:
+    event = transfer(SETTLEMENT, BOB, 60, "tx")
+    assert entries_of(event | {"address": SETTLEMENT, "topics": [kind, address_topic(BOB)], "data": word(60)}) == ()
 
 
 def test_a_transfer_in_the_transaction_of_a_refund_is_the_refund_of_its_session() -> None:

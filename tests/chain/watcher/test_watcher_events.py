@@ -13,6 +13,7 @@ from sightline.chain.contracts.abi import (
     TRANSFER_TOPIC,
     address_topic,
 )
+from sightline.chain.contracts.escrow import OPENED_TOPIC
 from sightline.chain.watcher.events import (
     ZERO_ADDRESS,
     Log,
@@ -174,6 +175,31 @@ def test_a_batch_gives_each_session_its_own_transfers_in_any_order_of_the_answer
     ]  # fmt: skip
     for answer in (logs, logs[::-1]):
         assert {(row[2], row[4]) for row in rows(*answer)} == {(0, SESSION), (2, second), (3, second)}
+
+
+def test_the_transfers_of_an_escrow_belong_to_the_session_whose_hold_they_open_or_close() -> None:
+    watched, second = replace(WATCHED, is_escrow=True), "0x" + "6f" * 32
+
+    def opened(session: str, **place: Any) -> Log:
+        return replace(a_log(OPENED_TOPIC, session, ALICE, BOB, data=word(100), **place), address=SETTLEMENT)
+
+    logs = [
+        moved(ALICE, BOB, 7, at=0), opened(SESSION, at=1), moved(ALICE, SETTLEMENT, 100, at=2),
+        moved(ALICE, SETTLEMENT, 3, at=3),
+        moved(ALICE, BOB, 8, at=4, tx="0xu"), moved(SETTLEMENT, BOB, 40, at=5, tx="0xu"),
+        moved(SETTLEMENT, ALICE, 55, at=6, tx="0xu"), settled(ALICE, BOB, 40, 5, at=7, tx="0xu"),
+        moved(SETTLEMENT, ALICE, 60, at=8, tx="0xu"), settled(ALICE, BOB, 0, 0, second, at=9, tx="0xu"),
+    ]  # fmt: skip
+    events = read_logs(logs, watched).events
+    found = {(event.log_index, event.address, event.kind): event.session_id_hash for event in events}
+    transfers = {key: session for key, session in found.items() if key[0] not in (7, 9)}
+    assert transfers == {
+        (0, ALICE, LedgerEventKind.TRANSFER_OUT): None, (0, BOB, LedgerEventKind.TRANSFER_IN): None,
+        (2, ALICE, LedgerEventKind.TRANSFER_OUT): SESSION, (3, ALICE, LedgerEventKind.TRANSFER_OUT): None,
+        (4, ALICE, LedgerEventKind.TRANSFER_OUT): None, (4, BOB, LedgerEventKind.TRANSFER_IN): None,
+        (5, BOB, LedgerEventKind.SETTLEMENT): SESSION, (6, ALICE, LedgerEventKind.TRANSFER_IN): SESSION,
+        (8, ALICE, LedgerEventKind.TRANSFER_IN): second,
+    }  # fmt: skip
 
 
 def test_logs_are_read_block_by_block_in_their_order() -> None:

@@ -1,7 +1,8 @@
 // Payments that a wallet signs, where the service holds the amounts of sessions in escrow. A signature costs no gas.
 import { bytesToHex, randomBytes } from "@noble/hashes/utils.js";
-import { api, need, once, type Model } from "../api";
+import { api, ApiError, need, once, type Model } from "../api";
 import { config, funds } from "../store";
+import { encodeCall } from "./rpc";
 import { lastSigner } from "./signer";
 import type { Signer } from "./wallet";
 
@@ -30,6 +31,28 @@ export async function extendSession(id: string, seconds: number): Promise<Model[
 
 const create = (body: Model["CreateSessionBody"]): Promise<Model["Session"]> =>
   need(api.POST("/api/v1/sessions", { params: { header: once() }, body }));
+
+/** Let the contract take up to an amount. In escrow the wallet signs a permit, which the service sends and pays for. */
+export async function setAllowance(chain: Model["ChainConfig"], signer: Signer, amount: bigint): Promise<void> {
+  const offer = chain.isEscrow ? await permitOf(amount) : null;
+  if (offer === null) {
+    await signer.send(chain.usdcAddress, encodeCall("approve(address,uint256)", chain.settlementAddress, amount));
+    return;
+  }
+  const { typedData, ...permit } = offer;
+  const signature = await signer.signTyped(typedData);
+  await need(api.POST("/api/v1/wallet/permit", { params: { header: once() }, body: { permit, signature } }));
+}
+
+/** What the wallet signs; null if the token has no permit. */
+async function permitOf(amount: bigint): Promise<Model["PermitOffer"] | null> {
+  try {
+    return await need(api.GET("/api/v1/wallet/permit", { params: { query: { value: String(amount) } } }));
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return null;
+    throw error;
+  }
+}
 
 const MANDATE_DAYS = 30;
 const FEE_BPS_MAX = 1_500;

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError, api, need, once, randomId } from "../api";
-import { encodeCall } from "../chain/rpc";
+import { setAllowance } from "../chain/payment";
 import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet } from "../chain/signer";
 import type { Signer } from "../chain/wallet";
 import { short, usdc } from "../format";
@@ -106,7 +106,7 @@ export default function Start() {
   const allow = async (): Promise<void> => {
     const chain = config.value;
     if (chain === null) return;
-    await (await current()).send(chain.usdcAddress, encodeCall("approve(address,uint256)", chain.settlementAddress, ALLOWANCE));
+    await setAllowance(chain, await current(), ALLOWANCE);
     await until(() => BigInt(funds.value?.trackedAllowance ?? "0") > 0n);
     notify("allowed");
   };

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, ApiError, need, once, type Model } from "../api";
-import { signMandate } from "../chain/payment";
+import { setAllowance, signMandate } from "../chain/payment";
 import { encodeCall, read } from "../chain/rpc";
 import { lastSigner } from "../chain/signer";
 import type { Signer } from "../chain/wallet";
@@ -60,7 +60,7 @@ function Limits({ address, allowance }: { address: string; allowance: bigint }) 
     const chain = config.value;
     if (chain === null || amount === null) return;
     const signer = await signerOf(address);
-    await signer.send(chain.usdcAddress, encodeCall("approve(address,uint256)", chain.settlementAddress, amount));
+    await setAllowance(chain, signer, amount);
     for (let tries = 0; tries < 20 && BigInt(funds.value?.trackedAllowance ?? "0") !== amount; tries++) {
       await new Promise((done) => setTimeout(done, 300));
       await refreshFunds();
