@@ -22,7 +22,7 @@ REPLACED = {
     "aiter": "iter",
     "anext": "next",
     "aread": "read",
-    "async_shield": "sync_shield",
+    "async_finish": "sync_finish",
     "async_sleep": "sync_sleep",
     "AsyncGenerator": "Generator",
     "AsyncIterator": "Iterator",

@@ -1,5 +1,7 @@
 """The consumer lease that `view` requests, and how a view ends."""
 
+import asyncio
+
 import pytest
 import trio
 
@@ -63,6 +65,43 @@ async def test_a_view_is_dispatched_again_when_its_operator_does_not_start() -> 
                 async with view:
                     assert view.session.operator_workspace_id == ready.id
             assert assigned.is_set()
+
+
+async def test_a_view_ends_however_often_its_asyncio_task_is_cancelled() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+
+        async def cancelled() -> str:
+            async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+                view, watching = sl.view(5.0, 5.0), asyncio.Event()
+
+                async def watch() -> None:
+                    async with view:
+                        watching.set()
+                        await asyncio.Event().wait()
+
+                task = asyncio.create_task(watch())
+                await watching.wait()
+                while not task.done():
+                    task.cancel()
+                    await asyncio.sleep(0)
+                assert task.cancelled()
+                return view.session.id
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start_assigned, operator)
+            session_id = await trio.to_thread.run_sync(asyncio.run, cancelled())
+            nursery.cancel_scope.cancel()
+        assert data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"] == "ENDED"
+
+
+async def start_assigned(operator: Party) -> None:
+    """Start every session that is assigned to an operator, until cancelled."""
+    while True:
+        for session_id in await sessions_of(operator):
+            data_of(await operator.key.post(f"/api/v1/sessions/{session_id}/start"))
+        await trio.lowlevel.checkpoint()
 
 
 async def sessions_of(operator: Party) -> list[str]:

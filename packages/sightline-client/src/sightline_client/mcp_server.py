@@ -34,7 +34,7 @@ from sightline_client.errors import (
 from sightline_client.models import Session, SessionState
 from sightline_client.money import MicroUsdc
 from sightline_client.retry import NO_OPERATOR
-from sightline_client.runtime import async_shield
+from sightline_client.runtime import async_finish
 
 try:
     from mcp.server import MCPServer
@@ -400,8 +400,7 @@ async def _created(
 async def _closed_after(sl: AsyncSightline, session_id: str) -> str:
     """Close a session whose request failed, also when the caller is cancelled. Returns what to say of it."""
     try:
-        async with async_shield(CLOSE_WITHIN_S):
-            session = await _close(sl, session_id)
+        session = await async_finish(lambda: _close(sl, session_id), CLOSE_WITHIN_S)
     except (SightlineError, TimeoutError) as error:
         return (
             f"Session {session_id} could not be closed ({type(error).__name__}), and may be live and charged. "

@@ -7,10 +7,12 @@ import random
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
+
+T = TypeVar("T")
 
 monotonic_s = time.monotonic
 unix_s = time.time
@@ -41,18 +43,34 @@ def sync_sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-@asynccontextmanager
-async def async_shield(seconds: float) -> AsyncIterator[None]:
-    """Run the block to its end although the caller is cancelled, for at most this many seconds.
+async def async_finish(work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Run `work` to its end although the caller is cancelled, once or more often, for at most this many seconds.
 
     Raises:
-        TimeoutError: The block took longer.
+        TimeoutError: It took longer.
+        Exception: What `work` raises.
+
+    Cancellation: an asyncio task that is cancelled by `Task.cancel` meanwhile is cancelled afterwards.
     """
-    with anyio.fail_after(seconds, shield=True):
-        yield
+    values: list[T] = []
+    errors: list[Exception] = []
+
+    async def run() -> None:
+        try:
+            with anyio.fail_after(seconds, shield=True):
+                values.append(await work())
+        except Exception as error:  # noqa: BLE001  raised to the caller, without the group's wrapping
+            errors.append(error)
+
+    # A task of its own: no scope shields its caller from `Task.cancel` of asyncio.
+    with anyio.CancelScope(shield=True):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+    if errors:
+        raise errors[0]
+    return values[0]
 
 
-@contextmanager
-def sync_shield(_seconds: float) -> Iterator[None]:
-    """Run the block. A thread cannot be cancelled; the retry policy bounds the time."""
-    yield
+def sync_finish(work: Callable[[], T], _seconds: float) -> T:
+    """Run `work`. A thread cannot be cancelled; the retry policy bounds the time."""
+    return work()

@@ -25,7 +25,7 @@ from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SettlementState
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
-from sightline_client.runtime import async_shield, async_sleep, monotonic_s
+from sightline_client.runtime import async_finish, async_sleep, monotonic_s
 from sightline_client.wire import given
 
 POLL_S: Final = 0.5
@@ -257,13 +257,15 @@ class AsyncView:
         if self._session is not None and self._session.state.is_over:
             return
         try:
-            async with async_shield(FINISH_S):
-                if self._session is None:
-                    self._session = await self._create()  # the same key: tells which session the lost call created
-                await self._end()
+            await async_finish(self._end_what_was_created, FINISH_S)
         except (SightlineError, TimeoutError) as error:
             session_id = None if self._session is None else self._session.id
             raise EndNotConfirmedError(session_id, self._key) from error
+
+    async def _end_what_was_created(self) -> None:
+        if self._session is None:
+            self._session = await self._create()  # the same key: tells which session the lost call created
+        await self._end()
 
     async def _end(self) -> None:
         while not (await self.refresh()).state.is_over:

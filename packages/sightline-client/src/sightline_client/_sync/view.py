@@ -25,7 +25,7 @@ from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SettlementState
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
-from sightline_client.runtime import monotonic_s, sync_shield, sync_sleep
+from sightline_client.runtime import monotonic_s, sync_finish, sync_sleep
 from sightline_client.wire import given
 
 POLL_S: Final = 0.5
@@ -255,13 +255,15 @@ class View:
         if self._session is not None and self._session.state.is_over:
             return
         try:
-            with sync_shield(FINISH_S):
-                if self._session is None:
-                    self._session = self._create()  # the same key: tells which session the lost call created
-                self._end()
+            sync_finish(self._end_what_was_created, FINISH_S)
         except (SightlineError, TimeoutError) as error:
             session_id = None if self._session is None else self._session.id
             raise EndNotConfirmedError(session_id, self._key) from error
+
+    def _end_what_was_created(self) -> None:
+        if self._session is None:
+            self._session = self._create()  # the same key: tells which session the lost call created
+        self._end()
 
     def _end(self) -> None:
         while not (self.refresh()).state.is_over:
