@@ -47,10 +47,18 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
     frames = sorted(tmp_path.glob("*.jpg"))
     assert said["frames"] == len(frames) == 4
     assert simplejpeg.decode_jpeg_header(frames[0].read_bytes())[1] == 320
-    assert said["txHash"].startswith("0x")
-    price = sightline(dev, "watch", *place, "--seconds", "600", "--max-charge", "0.000001", code=1)
+    assert said["settlementTxHash"].startswith("0x")
+    price = sightline(dev, "watch", *place, "--seconds", "600", "--max-charge", "0.01", code=1)
     assert "Request at most" in price
     assert len(price.splitlines()) == 1
+    assert "Raise max_charge." in sightline(dev, "watch", *place, "--max-charge", "0.000001", code=1)
+
+
+@pytest.mark.parametrize("command", ["watch", "request"])
+def test_coordinates_of_the_south_and_the_west_are_no_options(dev: dict[str, Any], command: str) -> None:
+    price = sightline(dev, command, "-33.86", "-151.2", "--max-charge", "0.000001", "--json", code=1)
+    assert json.loads(price)["code"] == {"watch": "MaxChargeError", "request": "CONFLICT"}[command]
+    assert "No such option: --cuont" in sightline(dev, command, "-33.86", "151.2", "--cuont", "2", code=2)
 
 
 def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_invoice_yet(
@@ -121,7 +129,7 @@ def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_p
         watch.terminate()
         printed, _ = watch.communicate(timeout=60)
     assert watch.returncode == 0
-    over = json.loads(sightline(dev, "end", json.loads(printed)["sessionId"], "--json"))
+    over = json.loads(sightline(dev, "end", json.loads(printed)["id"], "--json"))
     assert over["state"] == "ENDED", "ending a session that is over changes nothing"
 
 

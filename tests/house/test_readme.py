@@ -46,8 +46,9 @@ async def run_readme(server: Server, directory: Path) -> None:
         device.terminate()
         device.wait(20)
     assert done.returncode == 0, done.stderr.decode()
-    assert re.fullmatch(r"\d+ s, \d+ micro-USDC\n", done.stdout.decode())
-    assert simplejpeg.decode_jpeg_header((directory / "frame.jpg").read_bytes())[1] == 768
+    assert re.fullmatch(r"[1-9]\d* s, [1-9]\d* micro-USDC\n", done.stdout.decode())
+    for number in range(3):
+        assert simplejpeg.decode_jpeg_header((directory / f"frame-{number}.jpg").read_bytes())[1] == 768
     async with Api(server.url, key=consumer.key) as api:
         (session,) = (await api.get("/sessions"))["items"]
     assert session["state"] == "ENDED"

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,9 @@ KEPT: Final = ROOT / ".interop" / "frameworks"
 PYTHON: Final = KEPT / "venv" / "bin" / "python"
 GUIDE: Final = (ROOT / "docs" / "guides" / "agents.md").read_text()
 PROGRAM: Final = re.compile(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PROGRAMS: Final = dict(PROGRAM.findall(GUIDE))
+ALONE: Final = "Without a framework"
+PROGRAMS: Final = {name: code for name, code in PROGRAM.findall(GUIDE) if name != ALONE}
+INSTALLED: Final = re.compile(r"^`pip install ([^`]+)`$", re.MULTILINE)
 JPEG: Final = re.compile(r"/9j/[A-Za-z0-9+/=]{2000,}")
 """A JPEG of some size in Base64."""
 
@@ -50,8 +53,23 @@ def newest_session(dev: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_the_page_has_a_program_for_each_framework() -> None:
+def test_the_page_has_a_program_for_each_framework_and_says_what_to_install() -> None:
     assert len(PROGRAMS) == 4
+    pinned = (ROOT / "scripts" / "interop_frameworks.sh").read_text() + (ROOT / "constraints.txt").read_text()
+    wanted = [each for line in INSTALLED.findall(GUIDE) for each in line.replace('"', "").split()]
+    assert len(wanted) >= 8
+    assert [each for each in wanted if each not in pinned] == []
+
+
+def test_a_program_without_a_framework_sees_a_frame_and_ends_its_view(dev: dict[str, Any]) -> None:
+    code = dict(PROGRAM.findall(GUIDE))[ALONE]
+    env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.fullmatch(r"\d{4,} bytes; ENDED\n", done.stdout)
+    assert newest_session(dev)["state"] == "ENDED"
 
 
 def run_pipecat(dev: dict[str, Any], *options: str) -> "subprocess.CompletedProcess[str]":

@@ -239,10 +239,8 @@ class MaxChargeError(SightlineError):
 
     def __init__(self, price: int, max_charge: int, affordable_s: int) -> None:
         self.affordable_s = affordable_s
-        super().__init__(
-            f"The price is {price} micro-USDC, above max_charge {max_charge}. "
-            f"Request at most {affordable_s} s, or raise max_charge."
-        )
+        remedy = f"Request at most {affordable_s} s, or raise max_charge." if affordable_s else "Raise max_charge."
+        super().__init__(f"The price is {price} micro-USDC, above max_charge {max_charge}. {remedy}")
 
 
 class NoOperatorError(SightlineError):
@@ -250,8 +248,8 @@ class NoOperatorError(SightlineError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"No operator was available within {seconds:g} s. Check the quote's available_operators, "
-            "choose another place, or wait longer (operator_wait_s)."
+            f"No operator was available within {seconds:g} s. Choose a place where the quote has available_operators, "
+            "or wait longer (operator_wait_s)."
         )
 
 

@@ -12,6 +12,7 @@ NEXT_STEP: Final = {
     SessionState.ASSIGNED: "An operator is on the way. Call get_session until the state is LIVE, or cancel_request.",
     SessionState.LIVE: "Call get_frame. Call end_session when you have seen enough: the meter runs until then.",
 }
+VERIFY_AGAIN: Final = "The payment is not confirmed yet, which takes seconds. Call verify_receipt again."
 
 Usdc: TypeAlias = Annotated[str, Field(description="USDC as decimal text", examples=["0.07128"])]
 
@@ -116,3 +117,4 @@ class ReceiptAnswer(Answer):
     seconds: int
     payment: Annotated[str, Field(description="NOT_READY, PENDING or CONFIRMED")]
     tx_hash: str | None
+    next_step: Annotated[str | None, Field(description="What to call next")]

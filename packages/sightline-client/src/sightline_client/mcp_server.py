@@ -31,7 +31,7 @@ from sightline_client.errors import (
     SightlineError,
     UnavailableError,
 )
-from sightline_client.models import Session, SessionState
+from sightline_client.models import Session, SessionState, SettlementState
 from sightline_client.money import MicroUsdc
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import async_finish
@@ -44,7 +44,14 @@ try:
     from mcp.server.request_state import RequestStateSecurity
     from mcp.types import ResourceLink, ToolAnnotations
 
-    from sightline_client.mcp_answers import PlaceAnswer, ReceiptAnswer, SessionAnswer, SessionsAnswer, WalletAnswer
+    from sightline_client.mcp_answers import (
+        VERIFY_AGAIN,
+        PlaceAnswer,
+        ReceiptAnswer,
+        SessionAnswer,
+        SessionsAnswer,
+        WalletAnswer,
+    )
     from sightline_client.mcp_confirm import (
         Approval,
         Confirm,
@@ -315,6 +322,7 @@ class Tools:
             seconds=receipt.seconds,
             payment=str(receipt.settlement.state),
             tx_hash=receipt.tx_hash,
+            next_step=VERIFY_AGAIN if receipt.settlement.state == SettlementState.PENDING else None,
         )
 
     # Resources: what a host shows to its user, or attaches to a question.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sightline_client.commands.access import SCOPES, client, configured_wallet, one_line_errors, own_wallet
-from sightline_client.commands.options import AsJson, Url
+from sightline_client.commands.options import AsJson, PlaceCommand, Url
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def statement(
     _print(found, as_json, "\n".join(_statement_lines(found)))
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def request(
     lat: float,
     lng: float,
@@ -254,7 +254,7 @@ def request(
     _print(session, as_json, session.id)
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def watch(
     lat: float,
     lng: float,
@@ -296,13 +296,14 @@ def watch(
         receipt, config = view.receipt(), sl.config()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {
-        "sessionId": receipt.session.id,
+        "id": receipt.session.id,
         "frames": saved,
         "cleanSeconds": receipt.seconds,
         "chargedMicroUsdc": str(receipt.charged),
-        "txHash": receipt.tx_hash,
+        "settlementTxHash": receipt.tx_hash,
     }
-    text = f"{saved} frames, {receipt.seconds} s, {receipt.charged.usdc} USDC, paid in {receipt.tx_hash}"
+    paid = "nothing to pay" if receipt.tx_hash is None else f"paid in {receipt.tx_hash}"
+    text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC, {paid}"
     _print(said, as_json, text)
 
 
