@@ -468,8 +468,9 @@ async def test_mcp_without_a_known_key_is_refused_before_the_mcp_server(
     listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     async with httpx2.AsyncClient(headers=headers) as http:
         answer = await http.request(method, f"{running_server.url}/mcp", json=listing)
-    metadata = f"{running_server.url}/.well-known/oauth-protected-resource/mcp"
-    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, f'Bearer resource_metadata="{metadata}"')
+    error = "" if key is None else 'error="invalid_token", '
+    where = f'Bearer {error}resource_metadata="{running_server.url}/.well-known/oauth-protected-resource/mcp"'
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, where)
     assert answer.json()["code"] == "NOT_AUTHENTICATED"
 
 
