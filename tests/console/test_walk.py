@@ -66,6 +66,7 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=PATIENCE_MS)
         expect(consumer.page.locator("#proved")).to_have_text(re.compile(r"0:(0[4-9]|[1-5]\d)"), timeout=PATIENCE_MS)
         consumer.shows("#operator", "± 8 m")
+        consumer.shows("#extend", re.compile(r"at most [\d.]+\sUSDC more"))
         consumer.click("#extend")
         consumer.shows(".facts", "15:00")
         consumer.click("#end")

@@ -41,6 +41,7 @@ OTHER_LOOPS: Final = {
     "chain/rpc/client.py:_persistently": "ends after a number of tries",
     "chain/escrow.py:open_hold": "one request: it ends after OPEN_WAIT_S",
     "chain/escrow.py:extend_hold": "one request: it ends after EXTEND_WAIT_S",
+    "chain/permits.py:relay": "one request: it ends after PERMIT_WAIT_S",
     "chain/service.py:_tell_funds": "catches what the store and the actors raise",
     "chain/watcher/watcher.py:run": "supervised by run_forever in the chain service",
     "chain/relayer/relayer.py:run": "supervised by run_forever in the chain service",

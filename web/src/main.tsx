@@ -7,7 +7,7 @@ import "./style.css";
 import { ApiError } from "./api";
 import { registerWorker } from "./app/install";
 import { short } from "./format";
-import { Banner, Empty, Icon, Loading, type IconName } from "./parts";
+import { Banner, Empty, Icon, Loading, Menu, type IconName } from "./parts";
 import { Preferences } from "./preferences";
 import { go, link, place } from "./router";
 import { Running } from "./running";
@@ -63,19 +63,18 @@ function Account() {
   const identity = me.value;
   if (identity === null || identity === undefined) return null;
   return (
-    <details class="menu">
-      <summary>
+    <Menu
+      label={
         <span class="who">
           <strong>{workspace.value?.name ?? t("noWorkspace")}</strong>
           <small>{short(identity.walletAddress)}</small>
         </span>
-      </summary>
-      <div class="menu-body">
-        <a href={link("start")}>{t("checklist")}</a>
-        <Preferences />
-        <button class="button plain" onClick={() => void signOut()}>{t("signOut")}</button>
-      </div>
-    </details>
+      }
+    >
+      <a href={link("start")}>{t("checklist")}</a>
+      <Preferences />
+      <button class="button plain" onClick={() => void signOut()}>{t("signOut")}</button>
+    </Menu>
   );
 }
 

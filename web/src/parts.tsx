@@ -102,6 +102,35 @@ export function Button({ run, kind = "plain", disabled = false, id, children }: 
   );
 }
 
+/** A menu below its button. It closes by Escape, a press elsewhere, another page, and when `closesOn` changes. */
+export function Menu({ id, label, closesOn, children }: Children & { id?: string; label: ComponentChildren; closesOn?: unknown }) {
+  const box = useRef<HTMLDetailsElement>(null);
+  const close = () => { if (box.current !== null) box.current.open = false; };
+  useEffect(close, [closesOn]);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key !== "Escape" || box.current?.open !== true) return;
+      close();
+      box.current.querySelector("summary")?.focus();
+    };
+    const onPress = (event: Event) => { if (!(event.target instanceof Node) || box.current?.contains(event.target) !== true) close(); };
+    document.addEventListener("keydown", onKey);
+    document.addEventListener("pointerdown", onPress);
+    addEventListener("hashchange", close);
+    return () => {
+      document.removeEventListener("keydown", onKey);
+      document.removeEventListener("pointerdown", onPress);
+      removeEventListener("hashchange", close);
+    };
+  }, []);
+  return (
+    <details class="menu" id={id} ref={box}>
+      <summary>{label}</summary>
+      <div class="menu-body">{children}</div>
+    </details>
+  );
+}
+
 interface ConfirmProps extends Children {
   run: () => unknown;
   /** What is asked, with the name of what it is about. */

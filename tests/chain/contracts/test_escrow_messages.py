@@ -18,6 +18,7 @@ from sightline.chain.contracts.messages import (
     MandateRevocation,
     MeterStatement,
     Opening,
+    Permit,
     ReceiveWithAuthorization,
     SessionTerms,
     SigningDomain,
@@ -54,6 +55,7 @@ ALL: tuple[TypedMessage, ...] = (
     CaptureBatch(captures_hash=HASH), Extension(hold_hash=HASH, extra_amount=LARGE, extend_by_s=9),
     MandateRevocation(mandate_hash=HASH), StrayReturn(receiver=PAYER, amount=LARGE, reference=HASH),
     TransferWithAuthorization(**PAYMENT), ReceiveWithAuthorization(**PAYMENT),
+    Permit(owner=PAYER, spender=PAYEE, value=LARGE, nonce=3, deadline_s=2**40),
 )  # fmt: skip
 
 

@@ -194,7 +194,7 @@ export const arabic: Catalogue = {
   plusMinus: "{distance} ± {accuracy}",
   longest: "أطول مدة",
   startedAt: "بدأت",
-  tenMinutesMore: "10 دقائق أخرى",
+  tenMinutesMore: "10 دقائق أخرى، بزيادة لا تتجاوز {amount}",
   endSession: "أنهِ الجلسة",
   endConsumer: "أنهاها المشاهد.",
   endOperator: "أنهاها المصوّر.",

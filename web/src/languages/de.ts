@@ -194,7 +194,7 @@ export const german: Catalogue = {
   plusMinus: "{distance} ± {accuracy}",
   longest: "Längstens",
   startedAt: "Begonnen",
-  tenMinutesMore: "10 Minuten länger",
+  tenMinutesMore: "10 Minuten länger, höchstens {amount} mehr",
   endSession: "Sitzung beenden",
   endConsumer: "Von der zusehenden Seite beendet.",
   endOperator: "Von der filmenden Seite beendet.",

@@ -192,7 +192,7 @@ export const english = {
   plusMinus: "{distance} ± {accuracy}",
   longest: "Longest",
   startedAt: "Started",
-  tenMinutesMore: "10 more minutes",
+  tenMinutesMore: "10 more minutes, at most {amount} more",
   endSession: "End the session",
   endConsumer: "The viewer ended it.",
   endOperator: "The operator ended it.",

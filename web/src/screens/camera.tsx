@@ -8,7 +8,7 @@ import { chime } from "../live/chime";
 import { Locator } from "../live/locator";
 import { pauseEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
-import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Unread, useReading } from "../parts";
+import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Menu, Unread, useReading } from "../parts";
 import { Preferences } from "../preferences";
 import { link, place } from "../router";
 import { forget, keep, now, online, remembered, report, type Session } from "../store";
@@ -192,14 +192,11 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
         <Button run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t(hasSound.value ? "soundOff" : "soundOn")}</Button>
-        <details class="menu" id="camera-menu">
-          <summary>{t("menu")}</summary>
-          <div class="menu-body">
-            <a href={link("operate")}>{t("earningsAndHistory")}</a>
-            <Preferences />
-            {state !== "BUSY" && <Button id="forget-phone" run={forgetPhone}>{t("forgetPhone")}</Button>}
-          </div>
-        </details>
+        <Menu id="camera-menu" label={t("menu")} closesOn={job.value?.id}>
+          <a href={link("operate")}>{t("earningsAndHistory")}</a>
+          <Preferences />
+          {state !== "BUSY" && <Button id="forget-phone" run={forgetPhone}>{t("forgetPhone")}</Button>}
+        </Menu>
       </div>
       <Job client={client} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />
       <Card title={t("position")}>

@@ -262,7 +262,7 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
         ]}
       />
       {isLive && isConsumer && session.maxDurationSeconds + MORE_S <= DURATION_MAX_S && (
-        <Button id="extend" run={async () => tell(await extendSession(session.id, MORE_S))}>{t("tenMinutesMore")}</Button>
+        <Button id="extend" run={async () => tell(await extendSession(session.id, MORE_S))}>{t("tenMinutesMore", { amount: usdc(rate * BigInt(MORE_S)) })}</Button>
       )}
       <p class="hint">{t("provedHint")}</p>
     </Card>

@@ -1,0 +1,40 @@
+"""A menu closes when its user has turned to something else, and what costs money says so on its button."""
+
+from playwright.sync_api import Browser, expect
+
+from tests.console.people import PHONE, ConsoleServer, a_tab, add_funds, camera_link, come_online, request_view, sign_up
+
+KIEL = (54.323293, 10.122765)
+
+
+def test_a_menu_closes_by_escape_by_a_press_elsewhere_by_another_page_and_by_a_job(
+    browser: Browser, server: ConsoleServer
+):
+    with (
+        a_tab(browser, server.url, place=KIEL) as consumer,
+        a_tab(browser, server.url, place=KIEL) as operator,
+        a_tab(browser, server.url, PHONE, place=KIEL) as phone,
+    ):
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        menu, body = "header .menu summary", consumer.page.locator("header .menu-body")
+        consumer.click(menu)
+        expect(body).to_be_visible()
+        consumer.page.keyboard.press("Escape")
+        expect(body).to_be_hidden()
+        expect(consumer.page.locator(menu)).to_be_focused()
+        consumer.click(menu)
+        consumer.page.mouse.click(600, 700)
+        expect(body).to_be_hidden()
+        consumer.click(menu)
+        consumer.page.evaluate("location.hash = '#/sessions'")
+        expect(body).to_be_hidden()
+
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        phone.click("#camera-menu summary")
+        expect(phone.page.locator("#camera-menu .menu-body")).to_be_visible()
+        request_view(consumer, "The quay")
+        phone.shows(".job", "The quay")
+        expect(phone.page.locator("#camera-menu .menu-body")).to_be_hidden()
+        assert consumer.problems == operator.problems == phone.problems == []
