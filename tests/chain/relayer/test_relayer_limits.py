@@ -237,11 +237,18 @@ async def test_charges_in_flight_count_against_the_wallet_until_they_are_mined(
     assert len(desk.node.sent) == signed
 
 
-async def test_a_charge_that_the_wallet_does_not_cover_waits_minutes_for_the_others(
-    desk: Desk, autojump_clock: Any
-) -> None:
-    while not TrioClock().now_ms() & 300_000:  # so that the sum is another number than each bitwise combination
-        await trio.sleep(1)
+async def test_a_refused_settlement_waits_for_its_delay_whatever_the_time(desk: Desk, autojump_clock: Any) -> None:
+    longest_ms = 2**18
+    await trio.sleep((longest_ms - 1 - TrioClock().now_ms() % longest_ms) / 1_000)  # every lower bit of the time is set
+    relayer, session_id = desk.relayer(retry_ms_min=longest_ms), await desk.ended()
+    desk.node.refuses = lambda _: NO_ALLOWANCE
+    await relayer.work_once(desk.hear)
+    record = await desk.record(session_id)
+    assert record.state is SettlementState.FAILED
+    assert longest_ms // 2 <= record.retry_at_ms - record.updated_at_ms <= longest_ms
+
+
+async def test_a_charge_that_the_wallet_does_not_cover_waits_minutes_for_the_others(desk: Desk) -> None:
     relayer = desk.relayer(depth=0, retry_ms_max_ours=300_000)
     await desk.set_funds(PAYER, CHARGE)
     first, second = await desk.ended(), await desk.ended()
