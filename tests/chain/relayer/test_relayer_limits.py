@@ -239,7 +239,8 @@ async def test_charges_in_flight_count_against_the_wallet_until_they_are_mined(
 
 async def test_a_refused_settlement_waits_for_its_delay_whatever_the_time(desk: Desk, autojump_clock: Any) -> None:
     longest_ms = 2**18
-    await trio.sleep((longest_ms - 1 - TrioClock().now_ms() % longest_ms) / 1_000)  # every lower bit of the time is set
+    every_bit_ms = 2 * longest_ms - 1
+    await trio.sleep((every_bit_ms - TrioClock().now_ms() % (2 * longest_ms)) / 1_000)
     relayer, session_id = desk.relayer(retry_ms_min=longest_ms), await desk.ended()
     desk.node.refuses = lambda _: NO_ALLOWANCE
     await relayer.work_once(desk.hear)
