@@ -9,8 +9,8 @@ from typing_extensions import override
 from sightline.domain.session.codec import consent_doc, consent_of
 from sightline.domain.units import MicroUsdc
 from sightline.ports.escrow import HoldExtension
-from sightline.ports.ledger import Attempt, SettlementLane, SettlementState
-from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions
+from sightline.ports.ledger import Attempt
+from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions, outbox_fields
 
 _COLUMNS = """
 session_id::text, of_session::text, session_id_hash, amount, consent::text, state, lane, reason, tx_hash, block_number,
@@ -48,25 +48,11 @@ class PostgresExtensions(PostgresTransactions[HoldExtension]):
         consent = consent_of(json.loads(row["consent"]))
         assert consent is not None, "an extension has a consent"
         return HoldExtension(
-            session_id=row["session_id"],
+            **outbox_fields(row, attempts),
             of_session=row["of_session"],
-            session_id_hash=row["session_id_hash"],
             amount=MicroUsdc(int(row["amount"])),
             consent=consent,
-            state=SettlementState(row["state"]),
-            lane=SettlementLane(row["lane"]),
-            reason=row["reason"],
-            tx_hash=row["tx_hash"],
-            block_number=row["block_number"],
-            block_hash=row["block_hash"],
             log_index=row["log_index"],
-            confirmed_at_ms=row["confirmed_at_ms"],
-            retry_at_ms=row["retry_at_ms"],
-            tries=row["tries"],
-            notified=row["notified"],
-            composed_at_ms=row["composed_at_ms"],
-            updated_at_ms=row["updated_at_ms"],
-            attempts=attempts,
         )
 
     async def extension(self, extension_id: str) -> HoldExtension | None:

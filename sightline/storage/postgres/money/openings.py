@@ -11,9 +11,9 @@ from sightline.domain.session.codec import consent_doc, consent_of, from_doc
 from sightline.domain.session.model import Session
 from sightline.domain.units import MicroUsdc
 from sightline.ports.escrow import HoldOpening
-from sightline.ports.ledger import Attempt, Inclusion, SettlementLane, SettlementState
+from sightline.ports.ledger import Attempt, Inclusion
 from sightline.storage.json import load
-from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions
+from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions, outbox_fields
 
 _COLUMNS = """
 session_id::text, session_id_hash, payer, payee, max_amount, rate, fee_bps, consent::text, state, lane, reason, tx_hash,
@@ -66,29 +66,15 @@ class PostgresOpenings(PostgresTransactions[HoldOpening]):
     @override
     def _record(self, row: Any, attempts: tuple[Attempt, ...]) -> HoldOpening:
         return HoldOpening(
-            session_id=row["session_id"],
-            session_id_hash=row["session_id_hash"],
+            **outbox_fields(row, attempts),
             payer=row["payer"],
             payee=row["payee"],
             max_amount=MicroUsdc(int(row["max_amount"])),
             rate=MicroUsdc(int(row["rate"])),
             fee_bps=row["fee_bps"],
             consent=_consent(row["consent"]),
-            state=SettlementState(row["state"]),
-            lane=SettlementLane(row["lane"]),
-            reason=row["reason"],
-            tx_hash=row["tx_hash"],
-            block_number=row["block_number"],
-            block_hash=row["block_hash"],
             opened_at_s=row["opened_at_s"],
             extended=MicroUsdc(int(row["extended"])),
-            confirmed_at_ms=row["confirmed_at_ms"],
-            retry_at_ms=row["retry_at_ms"],
-            tries=row["tries"],
-            notified=row["notified"],
-            composed_at_ms=row["composed_at_ms"],
-            updated_at_ms=row["updated_at_ms"],
-            attempts=attempts,
         )
 
     @override

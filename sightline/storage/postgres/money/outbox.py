@@ -5,7 +5,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Self, final
+from typing import Any, Final, Generic, Self, TypedDict, final
 
 from sightline.ports.ledger import (
     Attempt,
@@ -274,6 +274,47 @@ class PostgresTransactions(Generic[RecordT]):
 
     def _at_block(self, inclusion: Inclusion) -> tuple[Any, ...]:
         return inclusion.tx_hash, inclusion.block_number, inclusion.block_hash, self._place(inclusion)
+
+
+class OutboxFields(TypedDict):
+    """What a row of each outbox has, as arguments of its record."""
+
+    session_id: str
+    session_id_hash: str
+    state: SettlementState
+    lane: SettlementLane
+    reason: str | None
+    tx_hash: str | None
+    block_number: int | None
+    block_hash: str | None
+    confirmed_at_ms: int | None
+    retry_at_ms: int
+    tries: int
+    notified: bool
+    composed_at_ms: int
+    updated_at_ms: int
+    attempts: tuple[Attempt, ...]
+
+
+def outbox_fields(row: Any, attempts: tuple[Attempt, ...]) -> OutboxFields:
+    """Read what a row of each outbox has."""
+    return OutboxFields(
+        session_id=row["session_id"],
+        session_id_hash=row["session_id_hash"],
+        state=SettlementState(row["state"]),
+        lane=SettlementLane(row["lane"]),
+        reason=row["reason"],
+        tx_hash=row["tx_hash"],
+        block_number=row["block_number"],
+        block_hash=row["block_hash"],
+        confirmed_at_ms=row["confirmed_at_ms"],
+        retry_at_ms=row["retry_at_ms"],
+        tries=row["tries"],
+        notified=row["notified"],
+        composed_at_ms=row["composed_at_ms"],
+        updated_at_ms=row["updated_at_ms"],
+        attempts=attempts,
+    )
 
 
 def block_of(row: Any) -> BlockRef:

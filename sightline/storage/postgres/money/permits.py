@@ -6,9 +6,9 @@ from typing_extensions import override
 
 from sightline.domain.units import MicroUsdc
 from sightline.ports.escrow import AllowancePermit
-from sightline.ports.ledger import Attempt, SettlementLane, SettlementState
+from sightline.ports.ledger import Attempt
 from sightline.storage.database.pool import Connection
-from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions
+from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions, outbox_fields
 
 _COLUMNS: Final = """
 session_id::text, session_id_hash, owner, spender, amount, nonce, deadline_s, signature, state, lane, reason, tx_hash,
@@ -56,28 +56,14 @@ class PostgresPermits(PostgresTransactions[AllowancePermit]):
     @override
     def _record(self, row: Any, attempts: tuple[Attempt, ...]) -> AllowancePermit:
         return AllowancePermit(
-            session_id=row["session_id"],
-            session_id_hash=row["session_id_hash"],
+            **outbox_fields(row, attempts),
             owner=row["owner"],
             spender=row["spender"],
             amount=MicroUsdc(int(row["amount"])),
             nonce=int(row["nonce"]),
             deadline_s=row["deadline_s"],
             signature=row["signature"],
-            state=SettlementState(row["state"]),
-            lane=SettlementLane(row["lane"]),
-            reason=row["reason"],
-            tx_hash=row["tx_hash"],
-            block_number=row["block_number"],
-            block_hash=row["block_hash"],
             log_index=row["log_index"],
-            confirmed_at_ms=row["confirmed_at_ms"],
-            retry_at_ms=row["retry_at_ms"],
-            tries=row["tries"],
-            notified=row["notified"],
-            composed_at_ms=row["composed_at_ms"],
-            updated_at_ms=row["updated_at_ms"],
-            attempts=attempts,
         )
 
     async def permit(self, permit_id: str) -> AllowancePermit | None:

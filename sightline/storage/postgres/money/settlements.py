@@ -13,7 +13,6 @@ from sightline.ports.ledger import (
     Attempt,
     Inclusion,
     SessionProof,
-    SettlementLane,
     SettlementRecord,
     SettlementState,
 )
@@ -21,7 +20,7 @@ from sightline.storage.database.pool import Connection
 from sightline.storage.json import load
 from sightline.storage.postgres.money.holds import compose_settlement, payload_of
 from sightline.storage.postgres.money.journal import write_off_in_journal
-from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions
+from sightline.storage.postgres.money.outbox import OutboxSql, PostgresTransactions, outbox_fields
 
 _COLUMNS = """
 session_id::text, session_id_hash, payload::text, state, reason, tx_hash, block_number, block_hash, confirmed_at_ms,
@@ -153,24 +152,10 @@ def settlement_of(row: Any, attempts: tuple[Attempt, ...]) -> SettlementRecord:
     """The settlement in a stored row."""
     payload = payload_of(row["payload"])
     return SettlementRecord(
-        session_id=row["session_id"],
-        session_id_hash=row["session_id_hash"],
+        **outbox_fields(row, attempts),
         payload=payload,
-        state=SettlementState(row["state"]),
-        reason=row["reason"],
-        tx_hash=row["tx_hash"],
-        block_number=row["block_number"],
-        block_hash=row["block_hash"],
-        confirmed_at_ms=row["confirmed_at_ms"],
-        retry_at_ms=row["retry_at_ms"],
-        tries=row["tries"],
-        notified=row["notified"],
-        composed_at_ms=row["composed_at_ms"],
-        updated_at_ms=row["updated_at_ms"],
-        lane=SettlementLane(row["lane"]),
         on_chain=_on_chain(row, payload),
         log_index=row["log_index"],
-        attempts=attempts,
     )
 
 
