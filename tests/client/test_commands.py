@@ -54,6 +54,13 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
     assert "Raise max_charge." in sightline(dev, "watch", *place, "--max-charge", "0.000001", code=1)
 
 
+def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any], tmp_path: Path) -> None:
+    said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "0", "--out", str(tmp_path), code=1)
+    first, last = said.splitlines()
+    assert first == "No operator is at this place now. Waiting for one, at most 0 s."
+    assert "--wait" in last
+
+
 @pytest.mark.parametrize("command", ["watch", "request"])
 def test_coordinates_of_the_south_and_the_west_are_no_options(dev: dict[str, Any], command: str) -> None:
     price = sightline(dev, command, "-33.86", "-151.2", "--max-charge", "0.000001", "--json", code=1)

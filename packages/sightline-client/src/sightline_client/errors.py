@@ -249,7 +249,7 @@ class NoOperatorError(SightlineError):
     def __init__(self, seconds: float) -> None:
         super().__init__(
             f"No operator was available within {seconds:g} s. Choose a place where the quote has available_operators, "
-            "or wait longer (operator_wait_s)."
+            "or wait longer (operator_wait_s; --wait on the command line)."
         )
 
 

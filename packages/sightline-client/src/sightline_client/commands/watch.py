@@ -262,6 +262,7 @@ def watch(
     max_charge: MaxCharge = None,
     fps: Annotated[float, typer.Option(help="Frames a second.")] = 1.0,
     count: Annotated[int | None, typer.Option(help="Stop after this many frames.")] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for an operator.")] = 60.0,
     width: Annotated[int | None, typer.Option(help="Width in pixels.")] = None,
     out: Annotated[Path, typer.Option(help="Directory for the frames.")] = Path("frames"),
     signed: Annotated[
@@ -277,7 +278,11 @@ def watch(
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
-        view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit), 0
+        quote = sl.quote(lat, lng, seconds=seconds)
+        if not quote.available_operators and not as_json:
+            typer.echo(f"No operator is at this place now. Waiting for one, at most {wait:g} s.", err=True)
+        view = sl.view(lat, lng, seconds=seconds, quote=quote, max_charge=limit, operator_wait_s=wait)
+        saved = 0
         frames = view.frames(
             fps=fps, width=width, signed=signed or None
         )  # refuses a wrong --fps before the session is bought
