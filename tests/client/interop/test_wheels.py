@@ -138,7 +138,7 @@ def test_a_camera_box_films_and_a_consumer_watches_without_the_servers_package(
     finally:
         device.terminate()
         device.wait(20)
-    assert "1 frames" in paid
+    assert "1 frame, " in paid
     (frame,) = (tmp_path / "filmed").glob("*.jpg")
     assert simplejpeg.decode_jpeg_header(frame.read_bytes())[1] == 1280
     assert '"event": "session_started"' in (tmp_path / "device.log").read_text()
