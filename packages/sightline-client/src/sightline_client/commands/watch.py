@@ -278,14 +278,12 @@ def watch(
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
-        quote = sl.quote(lat, lng, seconds=seconds)
-        if not quote.available_operators and not as_json:
-            typer.echo(f"No operator is at this place now. Waiting for one, at most {wait:g} s.", err=True)
-        view = sl.view(lat, lng, seconds=seconds, quote=quote, max_charge=limit, operator_wait_s=wait)
-        saved = 0
+        view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit, operator_wait_s=wait), 0
         frames = view.frames(
             fps=fps, width=width, signed=signed or None
         )  # refuses a wrong --fps before the session is bought
+        if not as_json and not sl.quote(lat, lng, seconds=seconds).available_operators:
+            typer.echo(f"No operator is at this place now. Waiting for one, at most {wait:g} s.", err=True)
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         try:
             with view:
