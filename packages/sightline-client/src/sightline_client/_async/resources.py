@@ -552,7 +552,7 @@ class AsyncSessions:
         return (await self._transport.get(ShareList, f"/sessions/{segment(session_id)}/shares")).items
 
     async def revoke_share(self, session_id: str, share_id: str) -> Share:
-        """End a link now. Who watches by it is disconnected."""
+        """End a link now and disconnect the viewers that use it."""
         path = f"/sessions/{segment(session_id)}/shares/{segment(share_id)}"
         return await self._transport.change(Share, "DELETE", path)
 

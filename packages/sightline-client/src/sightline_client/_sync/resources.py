@@ -548,7 +548,7 @@ class Sessions:
         return (self._transport.get(ShareList, f"/sessions/{segment(session_id)}/shares")).items
 
     def revoke_share(self, session_id: str, share_id: str) -> Share:
-        """End a link now. Who watches by it is disconnected."""
+        """End a link now and disconnect the viewers that use it."""
         path = f"/sessions/{segment(session_id)}/shares/{segment(share_id)}"
         return self._transport.change(Share, "DELETE", path)
 
