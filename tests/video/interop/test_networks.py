@@ -237,7 +237,8 @@ async def test_a_player_without_a_path_at_first_tries_again_and_plays_when_there
     async with a_rig(options, host=network.server) as rig:
         made = await rig.backend.create_input(a_session_id())
         async with (
-            publishing(made.whip_url, inside=network.inside),
+            # Outside of the network: a publisher that is cut too would leave the player nothing to ask for.
+            publishing(made.whip_url),
             a_browser(client_script, host=network.server, inside=network.inside) as (browser, url),
         ):
             await rig.heard(MediaKind.FRAMES)
