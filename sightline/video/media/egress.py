@@ -25,6 +25,7 @@ from sightline.video.rtc.rtp import (
     RtcpMessage,
     RtpPacket,
     build_rtp,
+    build_rtp_frame,
     build_sender_report,
     ntp_from_ms,
     parse_rtcp,
@@ -75,6 +76,17 @@ class _Sent:
             marker=index == len(self.payloads) - 1,
             payload_type=self.payload_type,
             sequence=(self.sequence + index) & 0xFFFF,
+            timestamp=self.timestamp,
+            ssrc=self.ssrc,
+        )
+
+    def packets(self) -> list[bytes]:
+        """The RTP packets with all payloads, in order."""
+        payloads = self.payloads if self.shift is None else [self.shift.apply(each) for each in self.payloads]
+        return build_rtp_frame(
+            payloads,
+            payload_type=self.payload_type,
+            sequence=self.sequence,
             timestamp=self.timestamp,
             ssrc=self.ssrc,
         )
@@ -258,7 +270,7 @@ class VideoLeg:
         self.packets += count
         self.octets += frame.size
         self.last_timestamp = stamp
-        return [sent.packet(index) for index in range(count)]
+        return sent.packets()
 
     def _shift_of(self, frame: StreamFrame) -> Vp8Shift | None:
         """What makes the frame's running numbers follow those of the frame that was sent before it.

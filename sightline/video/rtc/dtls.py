@@ -14,6 +14,7 @@ from OpenSSL import SSL
 from typing_extensions import override
 
 from sightline.video.rtc.ice import IceConnection
+from sightline.video.rtc.srtp import protect_all
 
 CIPHERS: Final = b":".join(
     f"ECDHE-{kind}-{cipher}".encode()
@@ -160,9 +161,8 @@ class RtcTransport:
     def protect(self, data: bytes, *, rtcp: bool) -> bytes:
         """Encrypt a packet for the wire."""
         session = self._dtls._tx_srtp
-        return bytes(session.protect_rtcp(data) if rtcp else session.protect(data))
+        return bytes(session.protect_rtcp(data) if rtcp else protect_all(session, [data])[0])
 
-    def protect_all(self, packets: Sequence[bytes]) -> list[bytes]:
-        """Encrypt RTP packets for the wire."""
-        protect = self._dtls._tx_srtp.protect
-        return [protect(data) for data in packets]
+    def protect_all(self, packets: Sequence[bytes]) -> list[memoryview]:
+        """Encrypt RTP packets for the wire. The views are valid until the next call in this thread."""
+        return protect_all(self._dtls._tx_srtp, packets)

@@ -334,7 +334,7 @@ class IceConnection(aioice.ice.Connection):
         if data and self._queue.qsize() < QUEUE_MAX_PACKETS:
             super().data_received(data, component)
 
-    def send_now(self, datagrams: Sequence[bytes]) -> bool:
+    def send_now(self, datagrams: Sequence[bytes | memoryview]) -> bool:
         """Send without awaiting; False if there is no connection or the socket's buffer is full."""
         pair = self._nominated.get(1)
         if pair is None:

@@ -4,6 +4,7 @@ Source: RFC 3550 (RTP, sender and receiver reports), RFC 4585 (NACK, PLI), RFC 4
 """
 
 import struct
+from collections.abc import Sequence
 from typing import final
 
 _HEADER = struct.Struct("!BBHII")
@@ -100,6 +101,18 @@ def header_extension(data: bytes, ident: int) -> bytes | None:
 def build_rtp(payload: bytes, *, marker: bool, payload_type: int, sequence: int, timestamp: int, ssrc: int) -> bytes:
     """Write one packet without extensions."""
     return _HEADER.pack(0x80, payload_type | (0x80 if marker else 0), sequence, timestamp, ssrc) + payload
+
+
+def build_rtp_frame(
+    payloads: Sequence[bytes], *, payload_type: int, sequence: int, timestamp: int, ssrc: int
+) -> list[bytes]:
+    """Write the packets of one frame: running sequence numbers, and the marker on the last."""
+    pack, last = _HEADER.pack, len(payloads) - 1
+    return [
+        pack(0x80, payload_type | 0x80 if at == last else payload_type, (sequence + at) & 0xFFFF, timestamp, ssrc)
+        + payload
+        for at, payload in enumerate(payloads)
+    ]
 
 
 def unwrap_rtx(packet: RtpPacket, payload_type: int, ssrc: int) -> RtpPacket | None:

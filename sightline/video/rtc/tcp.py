@@ -104,7 +104,7 @@ class TcpTransport(asyncio.DatagramTransport):
         """Send one packet to the peer, whatever the address."""
         self.send_all([data], self.peer)
 
-    def send_all(self, datagrams: Sequence[bytes], address: Address) -> None:
+    def send_all(self, datagrams: Sequence[bytes | memoryview], address: Address) -> None:
         """Send packets in order; drops them all while too much waits."""
         del address
         if self._closing or len(self._unsent) > UNSENT_MAX_BYTES:

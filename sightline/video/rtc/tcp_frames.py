@@ -28,7 +28,7 @@ def frame_length(prefix: bytes) -> int:
     return length
 
 
-def framed(packet: bytes) -> bytes:
+def framed(packet: bytes | memoryview) -> bytes:
     """A packet with its length before it."""
     return len(packet).to_bytes(LENGTH_BYTES, "big") + packet
 

@@ -124,7 +124,7 @@ class UdpTransport(asyncio.DatagramTransport):
         except OSError:
             pass  # no route, or an ICMP error of an earlier datagram: UDP may lose datagrams
 
-    def send_all(self, datagrams: Sequence[bytes], address: Address) -> None:
+    def send_all(self, datagrams: Sequence[bytes | memoryview], address: Address) -> None:
         """Send datagrams in order; drops the rest as soon as the socket cannot take one."""
         for run in equal_runs(datagrams):
             if self._segments and len(run) > 1 and self._send_segments(run, address):
@@ -136,7 +136,7 @@ class UdpTransport(asyncio.DatagramTransport):
                 if self.blocked:
                     return
 
-    def _send_segments(self, run: Sequence[bytes], address: Address) -> bool:
+    def _send_segments(self, run: Sequence[bytes | memoryview], address: Address) -> bool:
         """Send datagrams of one size (the last may be shorter) in one call; False if they must be sent one by one."""
         size = len(run[0]).to_bytes(2, sys.byteorder)
         try:
@@ -166,7 +166,7 @@ class UdpTransport(asyncio.DatagramTransport):
         self.close()
 
 
-def equal_runs(datagrams: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+def equal_runs(datagrams: Sequence[bytes | memoryview]) -> Iterator[Sequence[bytes | memoryview]]:
     """Split into runs of one size in which only the last datagram may be shorter, as UDP GSO wants them."""
     start = 0
     for at in range(1, len(datagrams) + 1):

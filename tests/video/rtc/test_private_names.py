@@ -15,6 +15,8 @@ from OpenSSL import SSL
 from sightline.video.options import NetOptions
 from sightline.video.rtc import dtls, ice
 from sightline.video.rtc.peer import choose_addresses
+from sightline.video.rtc.rtp import build_rtp_frame
+from sightline.video.rtc.srtp import protect_all
 
 
 def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:
@@ -93,6 +95,40 @@ def test_certificates_make_the_tls_context_where_we_add_ciphers():
 def test_srtp_sessions_take_and_give_bytes():
     for name in ("protect", "protect_rtcp", "unprotect", "unprotect_rtcp"):
         assert list(inspect.signature(getattr(pylibsrtp.Session, name)).parameters) == ["self", "packet"]
+
+
+def a_session(key: bytes, *, direction: int) -> pylibsrtp.Session:
+    profile = pylibsrtp.Policy.SRTP_PROFILE_AEAD_AES_256_GCM
+    return pylibsrtp.Session(pylibsrtp.Policy(key=key, ssrc_type=direction, srtp_profile=profile))
+
+
+@pytest.mark.parametrize("sizes", [[1200] * 6 + [700], [1], [1340] * 400, []])
+def test_a_frame_is_encrypted_as_its_packets_are_one_by_one(sizes: list[int]):
+    key = bytes(range(44))
+    packets = build_rtp_frame(
+        [bytes([at % 256]) * size for at, size in enumerate(sizes)], payload_type=96, sequence=65_530, timestamp=7,
+        ssrc=9,
+    )  # fmt: skip
+    frame_wise, one_by_one = (a_session(key, direction=pylibsrtp.Policy.SSRC_ANY_OUTBOUND) for _ in range(2))
+    protected = protect_all(frame_wise, packets)
+    assert [bytes(each) for each in protected] == [one_by_one.protect(each) for each in packets]
+    receiver = a_session(key, direction=pylibsrtp.Policy.SSRC_ANY_INBOUND)
+    assert [receiver.unprotect(bytes(each)) for each in protected] == packets
+
+
+def test_packets_as_large_as_ethernet_carries_are_encrypted():
+    """The session's own method refuses more than 1,356 bytes, and publishers may send more."""
+    key = bytes(range(44))
+    sender = a_session(key, direction=pylibsrtp.Policy.SSRC_ANY_OUTBOUND)
+    receiver = a_session(key, direction=pylibsrtp.Policy.SSRC_ANY_INBOUND)
+    packets = build_rtp_frame([bytes(1440)] * 100, payload_type=96, sequence=0, timestamp=7, ssrc=9)
+    assert [receiver.unprotect(bytes(each)) for each in protect_all(sender, packets)] == packets
+
+
+def test_a_packet_without_a_header_is_refused_as_by_the_session():
+    session = a_session(bytes(44), direction=pylibsrtp.Policy.SSRC_ANY_OUTBOUND)
+    with pytest.raises(pylibsrtp.Error):
+        protect_all(session, [b"short"])
 
 
 def a_connection(net: NetOptions, **options: object) -> ice.IceConnection:
