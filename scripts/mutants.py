@@ -50,7 +50,8 @@ CHAIN_TESTS: Final = (
     "tests/chain/relayer/test_relayer_rounds.py", "tests/chain/relayer/test_relayer_limits.py",
     "tests/chain/relayer/test_relayer_fees.py", "tests/chain/relayer/test_gas_key.py", "tests/chain/watcher",
     *(f"tests/chain/escrow/test_{name}.py" for name in ("escrow_relayer", "extensions", "meter", "permits")),
-    "tests/chain/contracts/test_journal_of_escrow.py", "-m", "not interop",
+    "tests/chain/contracts/test_journal_of_escrow.py", "tests/chain/test_several_endpoints.py",
+    "tests/chain/relayer/test_relayer.py", "tests/chain/test_refunds.py", "-m", "not interop",
 )  # fmt: skip
 LEDGER_TESTS: Final = ("tests/contract/ledger",)
 STORE_TESTS: Final = tuple(f"tests/contract/test_{name}.py" for name in ("store_reads", "store_writes", "webhooks"))

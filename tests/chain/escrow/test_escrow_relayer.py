@@ -135,6 +135,21 @@ async def test_many_sessions_are_captured_in_few_transactions(stage: Stage, tmp_
         await until_books_balance(stage)
 
 
+async def test_a_charge_waits_for_others_to_share_its_transaction(stage: Stage, tmp_path: Path) -> None:
+    async with stage.running(tmp_path, capture_window_ms=8_000) as service:
+        assert service.escrow is not None
+        first, second = await stage.assigned(service), await stage.assigned(service)
+        await service.escrow.open_hold(first)
+        await stage.ended(first, 3)
+        # The relayer wakes and looks at both outboxes before the second hold is in a block.
+        service.notify()
+        await service.escrow.open_hold(second)
+        await stage.ended(second, 4)
+        service.notify()
+        await stage.world.until_told(first.id, second.id)
+        assert len({(await stage.world.record(each.id)).tx_hash for each in (first, second)}) == 1
+
+
 async def test_a_charge_for_more_seconds_than_passed_on_the_chain_waits_until_its_clock_has_caught_up(
     stage: Stage, tmp_path: Path
 ) -> None:

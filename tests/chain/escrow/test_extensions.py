@@ -160,3 +160,18 @@ async def test_a_session_that_ends_while_its_extension_is_on_its_way_is_settled_
         assert await stage.held() == before
         assert await stage.world.balance(stage.world.payer) == FUNDS - charged
         await until_books_balance(stage)
+
+
+async def test_a_session_whose_extension_is_not_on_the_chain_gets_what_its_hold_pays(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """As after a reorganisation beyond the depth that removed the extension for good."""
+    before = await stage.held()
+    async with stage.running(tmp_path) as service:
+        session = await a_live_session(stage, service)
+        session = await stage.extended(await stage.extending(service, session, MORE_S), "0x" + "ab" * 32)
+        assert await stage.ended(session, FIRST_S + 10) > HOLD
+        service.notify()
+        await stage.until_done(session.id, SettlementState.MISMATCHED)
+        assert await stage.held() == before
+        assert await stage.world.balance(stage.world.payer) == FUNDS - HOLD

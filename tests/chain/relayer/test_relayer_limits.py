@@ -96,11 +96,13 @@ async def test_a_nonce_that_another_program_used_is_waited_for_and_then_signed_a
     desk.node.pool.clear()
     desk.node.foreign_nonces = 1
     states = []
-    for wait_s in (0.1, 0.499, 0.001):
-        await trio.sleep(wait_s)
-        await relayer.work_once(desk.hear)
-        record = await desk.record(session_id)
-        states.append((record.state, record.tries))
+    with capture_logs() as logs:
+        for wait_s in (0.1, 0.499, 0.001):
+            await trio.sleep(wait_s)
+            await relayer.work_once(desk.hear)
+            record = await desk.record(session_id)
+            states.append((record.state, record.tries))
+    assert [entry for entry in logs if entry["event"] == "relayer_nonce_unknown"] == [], "no nonce is open"
     stuck = (SettlementState.STUCK, 1)
     assert states == [stuck, stuck, (SettlementState.FAILED, 2)]
     assert record.reason == "its nonce was used by another transaction"

@@ -14,7 +14,16 @@ from sightline.ports.ledger import Attempt
 from sightline.system.keccak import session_id_hash
 from simulation.memory.ledger import MemoryLedger
 from tests.chain.relayer.desk import FixedIds, TrioClock
-from tests.chain.watcher.scripted_node import RELAYER, SETTLEMENT, TOKEN, Block, ScriptedNode, open_scripted, settled
+from tests.chain.watcher.scripted_node import (
+    RELAYER,
+    SETTLEMENT,
+    TOKEN,
+    Block,
+    ScriptedNode,
+    open_scripted,
+    settled,
+    word,
+)
 from tests.contract.ledger.ledgers import OTHER_SESSION, SESSION, a_payload
 
 ALICE, BOB = "0x" + "a1" * 20, "0x" + "b2" * 20
@@ -163,4 +172,14 @@ async def test_the_cursor_stays_while_the_sender_is_not_known(post: Post) -> Non
         await post.catch_up()
     assert await post.ledger.chain_head() == before
     post.node.lost_receipts = set()
+    assert (await post.catch_up()).count == 1
+
+
+async def test_a_receipt_of_another_block_does_not_say_who_sent_a_payment(post: Post) -> None:
+    post.pay(SESSION, 60)
+    post.bury()
+    post.node.receipts_from = word(77)
+    with pytest.raises(ChainUnavailableError, match=r"the receipt of transaction .* is not there"):
+        await post.catch_up()
+    post.node.receipts_from = None
     assert (await post.catch_up()).count == 1
