@@ -56,7 +56,7 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Sent:
     """A frame as it went to one viewer."""
 
@@ -107,8 +107,8 @@ class VideoLeg:
         self._origin = origin & 0xFFFFFFFF
         self._sequence = origin & 0x7FFF
         self._rtx_sequence = origin >> 8 & 0x7FFF
-        self._history: dict[int, tuple[_Sent, int]] = {}
-        """Slot -> (frame, index of the packet in it). The payloads are those of the frame, which all viewers share."""
+        self._history: list[_Sent | None] = [None] * HISTORY_PACKETS
+        """The frame of the packet in each slot. The payloads are those of the frame, which all viewers share."""
         self._queue: deque[tuple[StreamFrame, int]] = deque()
         self._pump: asyncio.TimerHandle | None = None
         self._floor = -1
@@ -263,14 +263,21 @@ class VideoLeg:
         shift = self._shift_of(frame)
         self._newest, self._newest_timestamp = (frame, shift), timestamp
         sent = _Sent(frame.payloads, shift, payload_type, stamp, self.ssrc, self._sequence)
-        for index in range(count):
-            self._history[(self._sequence + index) % HISTORY_PACKETS] = (sent, index)
+        self._keep(sent)
         self._sequence = (self._sequence + count) & 0xFFFF
         self.frames += 1
         self.packets += count
         self.octets += frame.size
         self.last_timestamp = stamp
         return sent.packets()
+
+    def _keep(self, sent: _Sent) -> None:
+        """Put a frame into the slots of its packets."""
+        left, slot = len(sent.payloads), sent.sequence % HISTORY_PACKETS
+        while left:
+            count = min(left, HISTORY_PACKETS - slot)
+            self._history[slot : slot + count] = [sent] * count
+            left, slot = left - count, 0
 
     def _shift_of(self, frame: StreamFrame) -> Vp8Shift | None:
         """What makes the frame's running numbers follow those of the frame that was sent before it.
@@ -291,9 +298,11 @@ class VideoLeg:
         if now_ms - self._resend_window_ms >= 1000:
             self._resend_window_ms, self._resends = now_ms, 0
         for sequence in sequences:
-            sent, index = self._history.get(sequence % HISTORY_PACKETS, (None, 0))
-            if sent is None or (sent.sequence + index) & 0xFFFF != sequence or self._resends > RESEND_MAX_PER_S:
+            sent = self._history[sequence % HISTORY_PACKETS]
+            is_kept = 0 < (self._sequence - sequence) & 0xFFFF <= HISTORY_PACKETS
+            if sent is None or not is_kept or self._resends > RESEND_MAX_PER_S:
                 continue
+            index = (sequence - sent.sequence) & 0xFFFF
             known, times, last_ms = self._resent.get(sequence % HISTORY_PACKETS, (sequence, 0, 0.0))
             if known != sequence:
                 times = 0
