@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from sightline.domain.conduct import Conduct
 from sightline.domain.escrow import ConsentKind, PayerConsent
 from sightline.domain.session.model import Requested, Session, SessionState
@@ -94,6 +96,24 @@ async def test_demand_counts_others_that_wait_nearby_since_lately(stored: Stored
     assert await demand(stored, within_m=20_000) == 3
     assert await demand(stored, not_of=OTHER) == 3
     assert await demand(stored, lat=-52.521) == 0
+
+
+@pytest.mark.parametrize(
+    ("lat", "lng", "other_lat", "other_lng"),
+    [
+        (-16.8, 179.99, -16.8, -179.99),
+        (-16.8, -180.0, -16.8, 179.98),
+        (89.99, 0.0, 89.99, 180.0),
+        (70.0, 0.0, 70.0, 0.13),
+    ],
+)
+async def test_demand_is_counted_across_180_degrees_and_around_a_pole(
+    stored: Stored, lat: float, lng: float, other_lat: float, other_lng: float
+) -> None:
+    await wait_here(stored, 1, consumer_workspace_id=OTHER, lat=other_lat, lng=other_lng)
+    await show_wallets(stored, {WALLETS[1]: 10**9})
+    assert await demand(stored, lat=lat, lng=lng) == 1
+    assert await demand(stored, lat=lat - 0.2, lng=lng) == 0
 
 
 async def test_a_wallet_is_no_demand_for_itself_in_another_of_its_workspaces(stored: Stored) -> None:

@@ -57,6 +57,11 @@ def indexes_of(plan: dict[str, Any]) -> set[str]:
     return found.union(*(indexes_of(inner) for inner in plan.get("Plans", [])))
 
 
+def conditions_of(plan: dict[str, Any], index: str) -> set[str]:
+    found = {plan["Index Cond"]} if plan.get("Index Name") == index else set()
+    return found.union(*(conditions_of(inner, index) for inner in plan.get("Plans", [])))
+
+
 def scanned_whole(plan: dict[str, Any]) -> set[str]:
     found = {plan["Relation Name"]} if plan["Node Type"] == "Seq Scan" else set()
     return found.union(*(scanned_whole(inner) for inner in plan.get("Plans", [])))
@@ -94,12 +99,18 @@ async def test_open_requests_are_found_by_a_partial_index(filled: Database) -> N
     assert scanned_whole(plan) == set()
 
 
-async def test_demand_is_counted_from_the_requests_of_one_band_of_latitude(filled: Database) -> None:
-    plan = await explain(filled, session_lists.DEMAND, 10.0, 10.0, 0.05, 5_000.0, NOW_MS - 300_000, NOW_MS, WORKSPACE)
+async def test_demand_is_counted_from_the_requests_of_one_box(filled: Database) -> None:
+    wanted = session_lists.demand_columns(
+        lat=10.0, lng=10.0, within_m=5_000.0, since_ms=NOW_MS - 300_000, now_ms=NOW_MS, not_of=WORKSPACE
+    )
+    plan = await explain(filled, session_lists.DEMAND, *wanted)
     # Of each session that waits there, a few rows of its payer are looked up.
     lookups = {"session_pkey", "hold_pkey", "hold_of_payer", "settlement_paid", "wallet_state_pkey", "hold_by_payer"}
     assert {"session_awaited"} <= indexes_of(plan) <= {"session_awaited"} | lookups
     assert "session" not in scanned_whole(plan)
+    (condition,) = conditions_of(plan, "session_awaited")
+    assert "lat >=" in condition
+    assert "lng >=" in condition
 
 
 async def test_the_dispatches_of_a_consumer_are_two_ranges_of_partial_indexes(filled: Database) -> None:

@@ -1,5 +1,6 @@
 """Lists of sessions: keyset pages, newest first by (created_at, id), each served from one index per view."""
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -64,7 +65,8 @@ _FUNDED = """NOT w.needs_reading AND (w.session_limit IS NULL OR w.session_limit
 DEMAND: Final = f"""
 SELECT count(DISTINCT h.payer) FROM session s JOIN hold h ON h.session_id = s.id
   JOIN wallet_state w ON w.address = h.payer
-WHERE s.state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::float8 AND $1 + $3 AND created_at_ms >= $5
+WHERE s.state IN ('REQUESTED', 'ASSIGNED') AND lat BETWEEN $1::float8 - $3::float8 AND $1 + $3
+  AND lng BETWEEN $8::float8 AND $9::float8 AND created_at_ms >= $5
   AND consumer_workspace_id <> $7 AND h.payer NOT IN (SELECT address FROM tracked_wallet WHERE workspace_id = $7)
   AND (s.state = 'ASSIGNED' OR due_at_ms > $6)
   AND distance_m($1, $2, lat, lng) <= $4::float8
@@ -118,7 +120,17 @@ def demand_columns(
     *, lat: float, lng: float, within_m: float, since_ms: int, now_ms: int, not_of: str
 ) -> tuple[object, ...]:
     """The arguments of DEMAND."""
-    return (_plain(lat), _plain(lng), within_m / DEGREE_M, within_m, since_ms, now_ms, not_of)
+    west, east = _longitudes(lat, lng, within_m / DEGREE_M)
+    return (_plain(lat), _plain(lng), within_m / DEGREE_M, within_m, since_ms, now_ms, not_of, west, east)
+
+
+def _longitudes(lat: float, lng: float, reach: float) -> tuple[float, float]:
+    """The longitudes of a circle with a radius in degrees: all if it has a pole in it or crosses 180 degrees."""
+    if abs(lat) + reach < 90:
+        half = math.degrees(math.asin(math.sin(math.radians(reach)) / math.cos(math.radians(lat))))
+        if abs(lng) + half <= 180:
+            return lng - half, lng + half
+    return -180.0, 180.0
 
 
 async def find_demands(connection: Connection, wanted: Sequence[tuple[object, ...]]) -> dict[tuple[object, ...], int]:

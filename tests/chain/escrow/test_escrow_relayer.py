@@ -1,5 +1,6 @@
 """Holds are opened once and closed once, whatever the endpoint does; the books equal the chain."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import trio
 
 from sightline.chain.relayer.captures import BATCH_GAS, CAPTURE_GAS, NOT_OPENED
 from sightline.chain.service import ChainService
-from sightline.domain.errors import RefusedError
+from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.escrow import ConsentKind
 from sightline.domain.refusal import Code
 from sightline.domain.session.model import Assigned
@@ -88,7 +89,9 @@ async def test_a_start_waits_until_both_endpoints_have_its_hold_in_a_block(stage
 
                 async def start() -> None:
                     assert service.escrow is not None
-                    opened.append(await service.escrow.open_hold(session))
+                    while not opened:
+                        with suppress(UnavailableError):
+                            opened.append(await service.escrow.open_hold(session))
 
                 async def is_named() -> bool:
                     return any(each["event"] == "chain_endpoint_disagrees" for each in logs)
