@@ -22,6 +22,7 @@ from sightline.bootstrap.observability.self_report import LoopDelay, SelfReport
 from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
 from sightline.bootstrap.options.http import internal_limits, public_hosts, public_limits
 from sightline.cluster.rates import RemoteRates
+from sightline.http.asgi.cors import Cors
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.audit import Audit
 from sightline.http.metrics import Metrics
@@ -49,13 +50,14 @@ async def serve_http(core: Core, ports: Ports, stop: trio.Event, on_ready: Calla
     audit = Audit(PostgresAuditLog(core.stores.database), core.base.clock, core.base.ids)
     rates = RemoteRates(core.membership.peers)
     internal_app = make_internal_app(core, identity, audit, metrics, readiness)
-    public_app = McpEndpoint(
+    with_mcp = McpEndpoint(
         make_public_app(core, identity, audit, metrics, failures, rates),
         core.base.public_url,
         public_hosts(settings),
         core.base.secrets.mcp_state_key,
         stated_url=settings.public_url,
     )
+    public_app = Cors(with_mcp, settings.cors_origins) if settings.cors_origins else with_mcp
     internal_options = server_options(core, internal_listener(ports), internal_limits(settings))
     public_options = server_options(
         core, public_listener(core, ports), public_limits(settings), settings.strict_transport_s
@@ -65,7 +67,7 @@ async def serve_http(core: Core, ports: Ports, stop: trio.Event, on_ready: Calla
         background.start_soon(SelfReport(core, ports, delay).run)
         background.start_soon(partial(run_forever, "readiness", readiness.check, every_s=CHECK_EVERY_S))
         background.start_soon(rates.run)
-        await background.start(public_app.run)
+        await background.start(with_mcp.run)
         async with trio.open_nursery() as listeners:
             (internal,) = await listeners.start(_listen, internal_app, internal_options, stop, "INTERNAL_")
             await listeners.start(_listen, public_app, public_options, stop, "")

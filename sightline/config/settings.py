@@ -84,8 +84,8 @@ class Settings(BaseModel):
     )
     cors_origins: CommaList = Field(
         (),
-        description="Origins of web pages elsewhere that may call /api/v1 and /rpc with an API key, such as "
-        "https://app.example.com; comma list. Cookies stay same-origin.",
+        description="Origins of web pages elsewhere that may call /api/v1, /rpc, /mcp and OAuth with an API key or "
+        "a token, such as https://app.example.com; comma list. Cookies stay same-origin.",
     )
     internal_host: str = Field(
         "127.0.0.1", description="Address of the internal listener (metrics, readiness, webhooks). Keep it private."

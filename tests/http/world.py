@@ -38,11 +38,14 @@ from sightline.domain.units import HOUR_MS
 from sightline.evidence.certificates import load_identity
 from sightline.evidence.signing import C2paEvidence
 from sightline.http.asgi.app import build_app
+from sightline.http.asgi.cors import Cors
+from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.audit import Audit
 from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import MetricFamily, Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
+from sightline.http.pipeline.listener_access import AllowedHosts
 from sightline.http.pipeline.options import PipelineOptions, PipelineServices
 from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.router import Router
@@ -325,7 +328,12 @@ class World:
             broker = await self._start_actors(nursery)
             table = public_routes(self._deps(broker))
             self._router = Router(table)
-            public = build_app(table, self._edge(), self._edge_options())
+            hosts = AllowedHosts.of("127.0.0.1", None, ())
+            with_mcp = McpEndpoint(
+                build_app(table, self._edge(), self._edge_options()), "http://127.0.0.1", hosts, b"m" * 32
+            )
+            await nursery.start(with_mcp.run)
+            public = Cors(with_mcp, self.options.cors_origins) if self.options.cors_origins else with_mcp
             internal = build_app(
                 (*internal_routes(self._internal_deps()), *self._operation_routes()), self._edge(), self._edge_options()
             )
@@ -495,7 +503,6 @@ class World:
         return PipelineOptions(
             rate_limits=self.options.rate_limits,
             recheck_s=self.options.recheck_s,
-            cors_origins=self.options.cors_origins,
             log_heartbeat_every=self.options.log_heartbeat_every,
         )
 

@@ -44,7 +44,6 @@ def edge_options(settings: Settings) -> PipelineOptions:
     return PipelineOptions(
         public_url=settings.public_url,
         strict_transport_s=settings.strict_transport_s,
-        cors_origins=settings.cors_origins,
         access=ListenerAccess(hosts=public_hosts(settings)),
         rate_limits=RateLimits.parse(settings.rate_budgets, is_enabled=settings.rate_limits),
         log_heartbeat_every=settings.log_heartbeat_every,

@@ -11,7 +11,6 @@ from sightline.http.asgi.asgi_direct import answer_directly, send_outgoing
 from sightline.http.asgi.asgi_quart import make_quart, quart_scope
 from sightline.http.asgi.asgi_websocket import serve_socket
 from sightline.http.asgi.background import Background
-from sightline.http.asgi.cors import Cors
 from sightline.http.openapi.docs_page import document_routes
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.options import PipelineOptions, PipelineServices
@@ -24,8 +23,7 @@ from sightline.http.server import ASGIApp, Receive, Scope, Send
 def build_app(routes: Sequence[AnyRoute], edge: PipelineServices, options: PipelineOptions) -> ASGIApp:
     """Build the application of a route table; adds /openapi.json and /docs."""
     table = [*routes, *document_routes(routes, options)]
-    app = _App(Pipeline(Router(table), edge, options), table, options)
-    return Cors(app, options.cors_origins) if options.cors_origins else app
+    return _App(Pipeline(Router(table), edge, options), table, options)
 
 
 @final

@@ -1,4 +1,4 @@
-"""Cross-origin calls from browsers: pages of listed origins may call /api/v1 and /rpc with an API key.
+"""Cross-origin calls from browsers: pages of listed origins may call the API, /rpc, /mcp and OAuth, with a key.
 
 Cookies stay same-origin: without Access-Control-Allow-Credentials a browser does not show a page the answer to a
 request with a cookie, and a listed origin is not an own origin for unsafe requests with a cookie (docs/adr/0123).
@@ -12,8 +12,8 @@ from typing import Any, Final, final
 from sightline.http.server import ASGIApp, Receive, Scope, Send
 from sightline.http.server import Headers as RawHeaders
 
-PREFIX: Final = "/api/v1/"
-RPC: Final = "/rpc"
+PREFIXES: Final = ("/api/v1/", "/oauth/", "/.well-known/")
+PATHS: Final = ("/rpc", "/mcp")
 _VARY: Final = (b"vary", b"origin")
 _REQUEST_HEADERS: Final = (
     b"authorization",
@@ -21,6 +21,10 @@ _REQUEST_HEADERS: Final = (
     b"idempotency-key",
     b"if-none-match",
     b"last-event-id",
+    b"mcp-method",
+    b"mcp-name",
+    b"mcp-protocol-version",
+    b"mcp-session-id",
     b"payment-signature",
     b"x-request-id",
     b"x-svc-consistency-token",
@@ -46,7 +50,7 @@ class Cors:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        if scope["type"] != "http" or not (scope["path"].startswith(PREFIX) or scope["path"] == RPC):
+        if scope["type"] != "http" or not (scope["path"].startswith(PREFIXES) or scope["path"] in PATHS):
             await self._app(scope, receive, send)
             return
         sent = dict(scope["headers"])

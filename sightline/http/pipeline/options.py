@@ -73,8 +73,6 @@ class PipelineOptions:
 
     public_url: str | None = None
     strict_transport_s: int | None = None
-    cors_origins: tuple[str, ...] = ()
-    """Origins whose pages may call /api/v1 and /rpc with an API key."""
     access: ListenerAccess = field(default_factory=ListenerAccess)
     rate_limits: RateLimits = field(default_factory=RateLimits)
     recheck_s: float = 15.0

@@ -24,7 +24,7 @@ def preflight(origin: str, method: str = "POST") -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("path", ["/api/v1/sessions", "/api/v1/unknown"])
+@pytest.mark.parametrize("path", ["/api/v1/sessions", "/api/v1/unknown", "/mcp", "/oauth/token", "/.well-known/x"])
 async def test_a_preflight_of_a_listed_origin_is_answered(world: World, path: str) -> None:
     answer = await world.http.request("OPTIONS", path, headers=preflight(LISTED))
     assert (answer.status_code, answer.content) == (204, b"")
@@ -62,8 +62,46 @@ async def test_a_listed_origin_changes_nothing_with_a_cookie(world: World) -> No
     assert CREDENTIALS not in read.headers, "so that the browser does not show the page the answer"
 
 
-async def test_only_the_interface_and_the_chain_are_shared(world: World) -> None:
-    for path, is_shared in (("/rpc", True), ("/api/v1/health", True), ("/console/", False), ("/openapi.json", False)):
+async def test_an_mcp_client_in_a_page_finds_the_authorization_and_calls_a_tool(world: World) -> None:
+    """The requests that the Inspector makes in its direct mode, each with the preflight of a browser before it."""
+    sent = ("authorization", "content-type", "last-event-id", "mcp-protocol-version", "mcp-session-id")
+    for path, method in (
+        ("/mcp", "POST"),
+        ("/mcp", "GET"),
+        ("/mcp", "DELETE"),
+        ("/.well-known/oauth-protected-resource/mcp", "GET"),
+        ("/.well-known/oauth-authorization-server", "GET"),
+        ("/oauth/register", "POST"),
+        ("/oauth/token", "POST"),
+        ("/oauth/revoke", "POST"),
+    ):
+        asked = preflight(LISTED, method) | {"access-control-request-headers": ",".join(sent)}
+        allowed = await world.http.request("OPTIONS", path, headers=asked)
+        assert (allowed.status_code, allowed.headers[ALLOW]) == (204, LISTED), path
+        assert method in allowed.headers["access-control-allow-methods"].split(", ")
+        assert set(sent) <= set(allowed.headers["access-control-allow-headers"].split(", "))
+        assert CREDENTIALS not in allowed.headers
+    consumer = await world.party("CONSUMER")
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_sessions", "arguments": {}}}
+    page = {"origin": LISTED, "accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+    unknown = await world.http.post("/mcp", json=call, headers=page)
+    assert "/.well-known/oauth-protected-resource/mcp" in unknown.headers["www-authenticate"]
+    key = {"authorization": f"Bearer {consumer.plaintext}"}
+    called = await world.http.post("/mcp", json=call, headers=page | key)
+    assert called.json()["result"]["structuredContent"] == {"sessions": []}
+    wrong = await world.http.get("/mcp", headers=page | key)
+    for answer, status in ((unknown, 401), (called, 200), (wrong, 405)):
+        assert (answer.status_code, answer.headers[ALLOW]) == (status, LISTED)
+        assert answer.headers["access-control-expose-headers"] == "*", "also Mcp-Session-Id and WWW-Authenticate"
+        assert answer.headers.get_list("vary") == ["origin"]
+        assert CREDENTIALS not in answer.headers
+    for path in ("/mcp", "/oauth/token"):
+        assert ALLOW not in (await world.http.post(path, json=call, headers=page | {"origin": OTHER})).headers
+
+
+async def test_only_the_interfaces_and_the_chain_are_shared(world: World) -> None:
+    shared = ("/rpc", "/api/v1/health", "/mcp", "/oauth/authorize", "/.well-known/oauth-authorization-server")
+    for path, is_shared in (*((each, True) for each in shared), ("/console/", False), ("/openapi.json", False)):
         answer = await world.http.get(path, headers={"origin": LISTED})
         assert (ALLOW in answer.headers) == is_shared, path
 
