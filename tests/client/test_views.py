@@ -1,6 +1,7 @@
 """The consumer lease that `view` requests, and how a view ends."""
 
 import asyncio
+import logging
 
 import pytest
 import trio
@@ -39,6 +40,30 @@ async def test_a_view_takes_no_operator_of_another_place_unless_it_is_told_to() 
             assert await sessions_of(operator) == []
             session = await sl.sessions.create(10.0, 10.0, require_coverage=False)
             assert (await sl.sessions.dispatch(session.id)).operator_workspace_id == operator.id
+
+
+async def test_a_program_without_a_line_of_code_for_it_is_told_once_that_a_view_waits_for_an_operator(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+
+        async def film() -> None:
+            while not caplog.records:
+                await trio.lowlevel.checkpoint()
+            await operator.go_online()
+            await start_assigned(operator)
+
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
+            nursery.start_soon(film)
+            with caplog.at_level(logging.INFO, "sightline_client"), trio.fail_after(30):
+                async with sl.view(5.0, 5.5, operator_wait_s=20) as view:
+                    nursery.cancel_scope.cancel()
+        said = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "sightline_client"]
+        assert said == [
+            ("WARNING", "No operator is available at 5.0, 5.5 now. Waiting for one, at most 20 s."),
+            ("INFO", f"Session {view.session.id} has an operator. Waiting until its device films."),
+        ]
 
 
 async def test_a_view_is_dispatched_again_when_its_operator_does_not_start() -> None:

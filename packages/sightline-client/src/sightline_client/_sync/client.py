@@ -153,7 +153,8 @@ class Sightline:
                 MaxChargeError is raised and nothing is requested.
             radius_meters: Radius of the geofence.
             instructions: Text for the operator.
-            operator_wait_s: How long to wait for an available operator.
+            operator_wait_s: How long to wait for an available operator. The logger `sightline_client` warns when a wait
+                begins; at INFO it also says when there is an operator.
             lease_s: The server ends the session when this program makes no call about it for so many seconds, 15 to
                 600, so that a killed program is not charged for long. Frames, reads, an open event stream and a WHEP
                 viewer count. Raise it if you pause longer between two frames; None: the session needs no calls.

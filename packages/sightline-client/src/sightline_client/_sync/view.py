@@ -1,5 +1,6 @@
 """One purchase as a context manager: requests a session, waits until it is LIVE, and ends what it began."""
 
+import logging
 from types import TracebackType
 from typing import Final, Self
 
@@ -28,6 +29,7 @@ from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import monotonic_s, sync_finish, sync_sleep
 from sightline_client.wire import given
 
+LOG: Final = logging.getLogger("sightline_client")
 POLL_S: Final = 0.5
 FRAME_WAIT_MS: Final = 5_000
 FRAME_RETRY_S: Final = 0.25
@@ -137,10 +139,11 @@ class View:
         return sign_payment(self._sessions.terms(quote.quote_id, seconds=self._seconds), self._payer)
 
     def _dispatch(self) -> None:
-        deadline_s = monotonic_s() + self._operator_wait_s
+        deadline_s, is_said = monotonic_s() + self._operator_wait_s, False
         while True:
             try:
                 self._session = self._sessions.dispatch(self.session.id)
+                LOG.info("Session %s has an operator. Waiting until its device films.", self.session.id)
                 return
             except InvalidStateError:  # an operator accepted it, or it is over
                 return
@@ -150,11 +153,19 @@ class View:
                     raise
                 if monotonic_s() + delay_s > deadline_s:
                     raise NoOperatorError(self._operator_wait_s) from error
+            if not is_said:
+                # A warning, because a program that sets up no logging prints only those, and nothing else shows the wait.
+                LOG.warning(
+                    "No operator is available at %s, %s now. Waiting for one, at most %g s.",
+                    *self._place, self._operator_wait_s,
+                )  # fmt: skip
+                is_said = True
             sync_sleep(delay_s)
 
     def _await_live(self) -> None:
         while (self.refresh()).state in ("REQUESTED", "ASSIGNED"):
-            if self.session.state == "REQUESTED":  # the operator did not start in time
+            if self.session.state == "REQUESTED":
+                LOG.warning("The operator of session %s did not start. Asking for another.", self.session.id)
                 self._dispatch()
             else:
                 sync_sleep(POLL_S)

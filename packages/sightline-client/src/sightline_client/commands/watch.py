@@ -282,8 +282,6 @@ def watch(
         frames = view.frames(
             fps=fps, width=width, signed=signed or None
         )  # refuses a wrong --fps before the session is bought
-        if not as_json and not sl.quote(lat, lng, seconds=seconds).available_operators:
-            typer.echo(f"No operator is at this place now. Waiting for one, at most {wait:g} s.", err=True)
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         try:
             with view:
