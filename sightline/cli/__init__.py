@@ -59,10 +59,8 @@ def serve(
 @app.command(rich_help_panel=HOST)
 def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Print every setting with its value, where the value comes from, and what it means. Secrets are masked."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from sightline.cli.operations import PLAIN_WIDTH, print_json
+    from sightline.cli.operations import print_json
+    from sightline.cli.tables import open_console, table_of
     from sightline.config import Settings
 
     loaded = load(config)
@@ -75,12 +73,12 @@ def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
             source = loaded.sources[name]
             print_json({"variable": variable, "value": values[name], "source": source, "meaning": meaning})
         return
-    table = Table("variable", "value", "source", "meaning")
+    table = table_of("variable", "value", "source", "meaning")
     for name, variable, meaning in known:
         value = getattr(loaded.settings, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
         table.add_row(variable, text, loaded.sources[name], meaning)
-    Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(table)
+    open_console().print(table)
 
 
 @app.command(rich_help_panel=DEVELOP)

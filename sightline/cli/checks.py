@@ -56,7 +56,7 @@ class Checks:
     def table(self) -> Table:
         """Render all checks as a table."""
         table = Table(title="Sightline demo", title_justify="left")
-        table.add_column("check")
+        table.add_column("check", overflow="fold")
         table.add_column("value", overflow="fold")
         for check in self.held:
             table.add_row(check.claim, check.value)

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import httpx
-from rich.console import Console
 from rich.table import Table
 
+from sightline.cli.tables import open_console, table_of
 from sightline.config import Settings
 from sightline.system.secrets import stored_secrets
 from sightline.system.server_address_file import read_server_addresses
@@ -18,11 +18,9 @@ from sightline_client import InvalidIdError
 from sightline_client.wire import segment
 
 TIMEOUT_S = 30.0
-PLAIN_WIDTH = 200
-"""Width of the output, in columns, when stdout is not a terminal."""
 RUN_SHOWN = 8
 """So many characters of a server's incarnation tell it from the others; `--json` shows all."""
-RIGHT = frozenset({"lease renewed", "shards", "loop delay"})
+RIGHT = frozenset({"lease renewed", "shards", "loop delay", "clock"})
 NOT_PARKED = "NOT_FOUND"
 UNKNOWN_PAYMENTS = "/internal/admin/unknown-payments"
 RECONCILIATION = "/internal/admin/reconciliation"
@@ -125,10 +123,6 @@ def _servers_of(settings: Settings, node: str | None) -> dict[str, str]:
     return wanted
 
 
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
-
-
 def _fail(error: NotRunningError | InvalidIdError) -> int:
     sys.stderr.write(f"{error}\n")
     return 1
@@ -149,7 +143,7 @@ def print_settlements(settings: Settings, *, as_json: bool) -> int:
         for item in found:
             print_json(item)
         return 0
-    table = Table("session", "state", "micro-USDC", "tries", "next try", "transaction", "reason")
+    table = table_of("session", "state", "micro-USDC", "tries", "next try", "transaction", "reason")
     for item in found:
         table.add_row(
             item["sessionId"],
@@ -160,7 +154,7 @@ def print_settlements(settings: Settings, *, as_json: bool) -> int:
             item["txHash"] or "",
             item["reason"] or "",
         )
-    console = _console()
+    console = open_console()
     if found:
         console.print(table)
     else:
@@ -175,7 +169,7 @@ def write_off_settlement(settings: Settings, session_id: str, reason: str) -> in
         ask(settings, "POST", f"{path}?{urlencode({'reason': reason})}")
     except (NotRunningError, InvalidIdError) as error:
         return _fail(error)
-    _console().print(f"the settlement of {session_id} is written off, and its hold is released")
+    open_console().print(f"the settlement of {session_id} is written off, and its hold is released")
     return 0
 
 
@@ -221,14 +215,14 @@ def reconcile_payments(
     else:
         left = done["unknown"]["payments"]
         ends = "New sessions begin again." if not left else f"{left} payments are left: run it again."
-        _console().print(f"adopted: {done['adopted']['payments']} payments. {ends}")
+        open_console().print(f"adopted: {done['adopted']['payments']} payments. {ends}")
     return 1 if done["unknown"]["payments"] else 0
 
 
 def _print_payments(found: dict[str, Any]) -> None:
-    console = _console()
+    console = open_console()
     if found["items"]:
-        table = Table("block", "session (keccak256 of its id)", "from", "to", "micro-USDC", "transaction")
+        table = table_of("block", "session (keccak256 of its id)", "from", "to", "micro-USDC", "transaction")
         for item in found["items"]:
             total = int(item["toAmount"]) + int(item["feeAmount"])
             table.add_row(
@@ -266,12 +260,8 @@ def print_nodes(settings: Settings, *, as_json: bool) -> int:
         print_json(found)
         return 0
     items = found["items"]
-    table = Table()
-    for title in ("server", "run", "version", "lease renewed", "shards", "roles", "loop delay", "internal listener"):
-        table.add_column(title, justify="right" if title in RIGHT else "left", overflow="fold")
-    if len(items) > 1:
-        table.add_column("clock", justify="right")
-        table.add_column("NATS")
+    titles = ["server", "run", "version", "lease renewed", "shards", "roles", "loop delay", "internal listener"]
+    table = table_of(*titles, *(["clock", "NATS"] if len(items) > 1 else []), right=RIGHT)
     for item in items:
         is_reported = item["reportedMsAgo"] is not None
         row = [
@@ -287,7 +277,7 @@ def print_nodes(settings: Settings, *, as_json: bool) -> int:
         if len(items) > 1:
             row += [f"{item['clockOffsetMs']:+d} ms", "connected" if item["connected"] else "NOT CONNECTED"]
         table.add_row(*row)
-    console = _console()
+    console = open_console()
     console.print(table)
     if found["unownedShards"]:
         console.print(f"{found['unownedShards']} shards and roles have no owner")
@@ -317,13 +307,13 @@ def print_actors(settings: Settings, *, as_json: bool, node: str | None) -> int:
         for name, kinds in kinds_of.items():
             print_json({"node": name, "kinds": kinds})
     else:
-        _console().print(_table_of_actors(kinds_of))
+        open_console().print(_table_of_actors(kinds_of))
     return 0 if len(kinds_of) == len(servers) else 1
 
 
 def _table_of_actors(kinds_of: dict[str, dict[str, Any]]) -> Table:
     """Add up the counts of servers; of latencies the worst."""
-    table = Table("kind", "active", "waiting", "p99 wait s", "p99 turn s", "parked")
+    table = table_of("kind", "active", "waiting", "p99 wait s", "p99 turn s", "parked")
     for kind in sorted({kind for kinds in kinds_of.values() for kind in kinds}):
         counts = {name: kinds[kind] for name, kinds in kinds_of.items() if kind in kinds}
         table.add_row(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
+from textwrap import shorten
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, get_args, get_origin
 
 from pydantic import (
@@ -37,7 +38,7 @@ DECIMAL_PATTERN: Final = r"^-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?$
 INTEGER_PATTERN: Final = r"^[0-9]{1,16}$"
 COORDINATE_DECIMALS: Final = 6
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MESSAGE_LENGTH_MAX: Final = 200
+_MESSAGE_LENGTH_MAX: Final = 600
 _FIELD_NAME_MAX: Final = 64
 _INSTANT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,30})?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _FLAGS: Final = {"1": True, "true": True, "0": False, "false": False}
@@ -214,7 +215,9 @@ class RequestModel(Model):
         names = [part for part in first["loc"] if isinstance(part, str)]
         label = first.get("ctx", {}).get("label") or cls.label_of(names[0] if names else "body")
         named = f"{names[0]}: " if names else ""
-        return Refusal(Code.INVALID_INPUT, label, f"{named}{first['msg']}"[:_MESSAGE_LENGTH_MAX])
+        # Cut at a word, and only what no rule of ours says: the longest list of allowed values fits.
+        message = shorten(f"{named}{first['msg']}", _MESSAGE_LENGTH_MAX, placeholder=" ...")
+        return Refusal(Code.INVALID_INPUT, label, message)
 
 
 class Input(RequestModel):
@@ -252,7 +255,7 @@ class Input(RequestModel):
         for name in raw:
             meant = resembling(name, known) if name not in known else None
             if meant is not None:
-                message = f"{name}: unknown field; did you mean {meant}?"[:_MESSAGE_LENGTH_MAX]
+                message = f"{name}: unknown field; did you mean {meant}?"
                 raise RefusedError(Refusal(Code.INVALID_INPUT, cls.label_of(meant), message))
 
 

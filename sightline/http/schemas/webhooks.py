@@ -36,6 +36,7 @@ EventTypeName: TypeAlias = Literal[
     "session.live",
     "session.paused",
     "session.resumed",
+    "session.extended",
     "session.ended",
     "session.cancelled",
     "session.expired",
@@ -53,7 +54,7 @@ EndpointUrl: TypeAlias = Annotated[
 Description: TypeAlias = Annotated[str, StringConstraints(max_length=200, pattern=NAME_PATTERN)]
 EventTypes: TypeAlias = Annotated[
     list[EventTypeName],
-    Field(max_length=11, json_schema_extra={"uniqueItems": True, "examples": [["session.live", "session.ended"]]}),
+    Field(max_length=12, json_schema_extra={"uniqueItems": True, "examples": [["session.live", "session.ended"]]}),
     AfterValidator(are_unique),
 ]
 

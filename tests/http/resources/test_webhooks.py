@@ -2,10 +2,12 @@
 
 import base64
 import json
+import re
 from typing import Any
 
 import pytest
 
+from sightline.domain.webhooks import WebhookEventType
 from tests.http.world import Client, Party, World, data_of, error_of
 
 WEBHOOKS = "/api/v1/webhooks"
@@ -85,6 +87,12 @@ async def test_a_wrong_endpoint_is_refused_with_the_field(world: World, change: 
     party = await world.party("CONSUMER")
     assert error_of(await party.wallet.post(WEBHOOKS, BODY | change)) == (400, "INVALID_INPUT", detail)
     assert data_of(await party.wallet.get(WEBHOOKS))["items"] == []
+
+
+async def test_an_unknown_type_is_answered_with_the_whole_list_of_types_that_can_be_chosen(world: World) -> None:
+    party = await world.party("CONSUMER")
+    refused = (await party.wallet.post(WEBHOOKS, BODY | {"eventTypes": ["session.sneezed"]})).json()
+    assert sorted(re.findall(r"'([^']+)'", refused["hint"])) == sorted(set(WebhookEventType) - {WebhookEventType.PING})
 
 
 async def test_a_wrong_change_is_refused_and_changes_nothing(world: World) -> None:
