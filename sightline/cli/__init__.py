@@ -2,7 +2,6 @@
 
 # Each command imports its modules when it runs, so that `--help` is fast.
 import gc
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from sightline.cli import admin, chain, street_map
 from sightline.cli.options import DEVELOP, HOST, ConfigFile, DataDir, load, settings_of
 from sightline_client.commands import application
+from sightline_client.commands.access import one_line_errors
 from sightline_client.commands.options import AsJson
 
 app = typer.Typer()
@@ -236,7 +236,9 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the server running and print commands to continue with.")
     ] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="New directory for the demo; default: a temporary one.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="New directory for the demo; default: a temporary one, deleted at the end.")
+    ] = None,
     frame: Annotated[Path, typer.Option(help="File for the first frame.")] = Path("sightline-frame.jpg"),
 ) -> None:
     """Run one session end to end on a server of its own, and check every amount."""
@@ -247,16 +249,21 @@ def demo(
 
 @app.command(rich_help_panel=DEVELOP)
 def dev(
-    port: Annotated[int, typer.Option(help="Port of the server; 0 chooses a free one.")] = 8080,
+    port: Annotated[
+        int, typer.Option(envvar="SIGHTLINE_PORT", help="Port of the server; 0 chooses a free one.")
+    ] = 8080,
     lat: Annotated[float, typer.Option(min=-90, max=90, help="Latitude at which the device films.")] = 52.520008,
     lng: Annotated[float, typer.Option(min=-180, max=180, help="Longitude at which the device films.")] = 13.404954,
-    data_dir: Annotated[Path | None, typer.Option(help="Directory for data and logs; default: temporary.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Directory for data and logs; default: a temporary one, deleted at the end.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a server with a funded consumer and a filming operator, and print URL and keys."""
     from sightline.cli.dev import run_dev
 
-    raise typer.Exit(run_dev(port=port, data_dir=data_dir, place=(lat, lng), as_json=as_json))
+    with one_line_errors(as_json=as_json):
+        raise typer.Exit(run_dev(port=port, data_dir=data_dir, place=(lat, lng), as_json=as_json))
 
 
 def main() -> None:

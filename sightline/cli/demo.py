@@ -5,6 +5,7 @@ HTTP API and the public JSON-RPC endpoint.
 """
 
 import json
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +17,16 @@ import trio
 from rich.console import Console
 
 from sightline.cli.checks import CheckFailedError, Checks
-from sightline.cli.local import COVERAGE_M, PATIENCE_S, PLACE, LocalServer, LocalTenant, console_url
+from sightline.cli.local import (
+    COVERAGE_M,
+    PATIENCE_S,
+    PLACE,
+    LocalServer,
+    LocalTenant,
+    console_url,
+    exports,
+    own_command,
+)
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError, NotFoundError
 from sightline_client.commands.signals import stop_like_ctrl_c
 from sightline_client.escrow import Payment, sign_mandate, sign_payment
@@ -82,8 +92,8 @@ class Demo:
                     self._say_how_to_go_on()
                     await server.wait()
         self._console.print(
-            "See it in a browser: `sightline demo --keep` prints the URL of a console with this session; "
-            "`sightline serve` starts an empty one on http://127.0.0.1:8080/",
+            f"See it in a browser: `{own_command()} demo --keep` prints the URL of a console with this session; "
+            f"`{own_command()} serve` starts an empty one on http://127.0.0.1:8080/",
             highlight=False,
         )
 
@@ -263,12 +273,9 @@ class Demo:
             f"Ask for a view of {PLACE[0]}, {PLACE[1]}: the demo's device films it. "
             f"Without the wallet: {self._local.url}/\n"
         )
-        say(f"export SIGHTLINE={self._local.url}")
-        say(f"export CONSUMER_KEY={self._consumer.key}")
-        say(f"export OPERATOR_KEY={self._operator.key}")
-        say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/me')
-        say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/sessions')
-        say('curl -H "Authorization: Bearer $CONSUMER_KEY" $SIGHTLINE/api/v1/wallet/events')
+        say(exports(self._local.url, self._consumer, self._operator) + f"{own_command()} watch {PLACE[0]} {PLACE[1]}")
+        for path in ("me", "sessions", "wallet/events"):
+            say(f'curl -H "Authorization: Bearer $SIGHTLINE_API_KEY" $SIGHTLINE_URL/api/v1/{path}')
         self._console.file.flush()  # a pipe is read before this process ends
 
 
@@ -277,6 +284,7 @@ def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
     console = Console()
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-demo-"))
     directory.mkdir(parents=True, exist_ok=True)
+    is_kept = data_dir is not None
     demo = Demo(console, LocalServer(directory, settings={"SIGHTLINE_FUNDS_POLICY": "escrow"}), frame_path)
     stop_like_ctrl_c()
     try:
@@ -284,12 +292,16 @@ def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
     except KeyboardInterrupt:
         return 0 if keep else 130
     except Exception as error:  # noqa: BLE001  for any failure the user is told which log to read
+        is_kept = True
         for cause in _leaves(error):
             console.print(f"[bold red]failed[/] {type(cause).__name__}: {cause}", highlight=False, markup=True)
         console.print(
             f"server log: {directory / 'server.log'}; device log: {directory / 'device.log'}", highlight=False
         )
         return 1
+    finally:
+        if not is_kept:
+            shutil.rmtree(directory, ignore_errors=True)
     return 0
 
 

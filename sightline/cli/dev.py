@@ -1,6 +1,7 @@
 """The `sightline dev` command: a server with a funded consumer, an operator and its device, for developing against."""
 
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Final
 
 import trio
 
-from sightline.cli.local import COVERAGE_M, LocalServer, LocalServerError, console_url
+from sightline.cli.local import COVERAGE_M, LocalServer, LocalServerError, console_url, exports, own_command
 from sightline_client import AsyncSightline
 from sightline_client.commands.signals import stop_like_ctrl_c
 
@@ -18,18 +19,26 @@ SETTINGS: Final = {"SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK": "true"}
 
 
 def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], as_json: bool) -> int:
-    """Run until Ctrl-C or SIGTERM. Returns the exit code."""
+    """Run until Ctrl-C or SIGTERM. Returns the exit code. A temporary directory is deleted, unless its logs are needed.
+
+    Raises:
+        SightlineError: The server could not start, or has stopped.
+    """
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-dev-"))
     directory.mkdir(parents=True, exist_ok=True)
     local = LocalServer(directory, port=port, settings=SETTINGS)
+    is_kept = data_dir is not None
     stop_like_ctrl_c()
     try:
         trio.run(_serve, local, place, as_json)
     except KeyboardInterrupt:
         return 0
-    except LocalServerError as error:
-        sys.stderr.write(f"{error}\nserver log: {local.log_path}\n")
-        return 1
+    except Exception as error:
+        is_kept = is_kept or not isinstance(error, LocalServerError) or error.log_path is not None
+        raise
+    finally:
+        if not is_kept:
+            shutil.rmtree(directory, ignore_errors=True)
     return 0
 
 
@@ -61,20 +70,18 @@ async def _serve(local: LocalServer, place: tuple[float, float], as_json: bool) 
             "dataDir": str(local.directory),
         }
         async with local.device(operator, place):
-            sys.stdout.write(json.dumps(said) + "\n" if as_json else _text(said))
+            text = _text(said, exports(local.url, consumer, operator))
+            sys.stdout.write(json.dumps(said) + "\n" if as_json else text)
             sys.stdout.flush()
             await server.wait()
-    raise LocalServerError("the server has stopped")
+    raise LocalServerError("The server has stopped.", local.log_path)
 
 
-def _text(said: dict[str, object]) -> str:
+def _text(said: dict[str, object], lines: str) -> str:
     return f"""Sightline runs at {said["url"]}. The key is that of a funded consumer.
 An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it. Data and logs: {said["dataDir"]}
 
-export SIGHTLINE_URL={said["url"]}
-export SIGHTLINE_API_KEY={said["consumerKey"]}
-export SIGHTLINE_WALLET_KEY={said["consumerWalletKey"]}
-sightline watch {said["lat"]} {said["lng"]} --seconds 60 --out frames
+{lines}{own_command()} watch {said["lat"]} {said["lng"]} --seconds 60 --out frames
 
 Console, signed in with the consumer's wallet: {said["consoleUrl"]}
 API reference: {said["url"]}/docs   MCP server: {said["url"]}/mcp

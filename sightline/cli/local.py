@@ -1,6 +1,8 @@
 """A server of its own on this machine, with funded workspaces and a device: what `demo` and `dev` run."""
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -11,7 +13,7 @@ from typing import Final, final
 
 import trio
 
-from sightline_client import AsyncChain, AsyncSightline
+from sightline_client import AsyncChain, AsyncSightline, SightlineError
 from sightline_client.commands.access import SCOPES
 from sightline_client.wallet import LocalWallet
 
@@ -28,8 +30,35 @@ def console_url(url: str, wallet_key: str) -> str:
     return f"{url}/console/#/start?testWallet={wallet_key}"
 
 
-class LocalServerError(Exception):
-    """A program of the local server failed."""
+def own_command() -> str:
+    """How a shell starts `sightline` of this installation: by name if PATH finds it, else by its path."""
+    script = Path(sys.executable).with_name("sightline")
+    found = shutil.which("sightline")
+    if found is not None and script.exists() and Path(found).samefile(script):
+        return "sightline"
+    return shlex.quote(str(script)) if script.exists() else f"{shlex.quote(sys.executable)} -m sightline_client"
+
+
+def exports(url: str, consumer: "LocalTenant", operator: "LocalTenant") -> str:
+    """The lines that give a shell the server, and the consumer's key and wallet, for every command and program."""
+    return (
+        f"export SIGHTLINE_URL={url}\n"
+        f"export SIGHTLINE_API_KEY={consumer.key}\n"
+        f"export SIGHTLINE_WALLET_KEY={consumer.wallet.private_key}\n"
+        f"# The operator's key, for a terminal of its own: export SIGHTLINE_API_KEY={operator.key}\n"
+    )
+
+
+class LocalServerError(SightlineError):
+    """A program of the local server failed.
+
+    Attributes:
+        log_path: Log that says more; None: the message is the program's own reason.
+    """
+
+    def __init__(self, message: str, log_path: Path | None = None) -> None:
+        self.log_path = log_path
+        super().__init__(message if log_path is None else f"{message} Its log: {log_path}")
 
 
 @final
@@ -52,6 +81,7 @@ class LocalServer:
         self._env = dict(settings or {})
         self.url = ""
         self._port = port
+        self._log_start = 0
 
     @property
     def log_path(self) -> Path:
@@ -69,6 +99,7 @@ class LocalServer:
         ports = ["--port", str(self._port), "--internal-port", "0"]
         command = [sys.executable, "-m", "sightline.cli", "serve", *ports, "--data-dir", str(self.directory / "data")]
         with self.log_path.open("ab") as log_file:
+            self._log_start = log_file.tell()
             server = await trio.lowlevel.open_process(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file, env=os.environ | self._env
             )
@@ -89,8 +120,15 @@ class LocalServer:
                 said += chunk
         word, _, url = said.decode().strip().partition(" ")
         if word != "ready":
-            raise LocalServerError(f"the server did not become ready; see {self.log_path}")
+            raise self._not_ready()
         return url
+
+    def _not_ready(self) -> LocalServerError:
+        """Say why the server did not become ready: its last line, unless that is one of its log."""
+        lines = self.log_path.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
+        if lines and not lines[-1].startswith("{"):
+            return LocalServerError(lines[-1])
+        return LocalServerError("The server did not become ready.", self.log_path)
 
     @asynccontextmanager
     async def device(self, operator: LocalTenant, place: tuple[float, float] = PLACE) -> AsyncIterator[None]:

@@ -1,5 +1,6 @@
 """`make demo` runs a session end to end and every check passes."""
 
+import os
 import re
 import signal
 import subprocess
@@ -22,7 +23,7 @@ def test_demo_does_the_main_job_and_leaves_a_console_that_knows_its_consumer(dat
     with subprocess.Popen([*command, "--keep"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
         assert demo.stdout is not None
         said = ""
-        while "Without the wallet" not in said:
+        while "/wallet/events" not in said:
             line = demo.stdout.readline()
             assert line, said[-3000:]
             said += line
@@ -30,9 +31,17 @@ def test_demo_does_the_main_job_and_leaves_a_console_that_knows_its_consumer(dat
         assert found is not None, said[-3000:]
         url, key = found.groups()
         page = httpx.get(f"{url}/console/")
+        pasted = said[said.index("export SIGHTLINE_URL=") :].replace(
+            " watch ", f" watch --count 1 --out {data_directory} "
+        )
+        without = {name: value for name, value in os.environ.items() if not name.startswith("SIGHTLINE_")}
+        shell = ["sh", "-eu"]
+        done = subprocess.run(shell, input=pasted, env=without, capture_output=True, text=True, check=False)
         demo.send_signal(signal.SIGINT)
         assert demo.wait(timeout=30) == 0
     assert page.headers["content-type"].startswith("text/html")
+    assert done.returncode == 0, done.stderr
+    assert ("1 frame, " in done.stdout, done.stdout.count('"statusCode":200')) == (True, 3)
     assert f"frame: {frame.resolve()}" in said
     assert "every check held" in said
     logs = "".join(path.read_text() for path in data_directory.glob("*.log"))

@@ -36,8 +36,8 @@ async def run_readme(server: Server, directory: Path) -> None:
         await go_online(server.url, operator)
         await until_logged(directory / "device.log", "is ONLINE")
         (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-        env = os.environ | {"CONSUMER_KEY": consumer.key}
-        program = [sys.executable, "-c", code.replace("http://127.0.0.1:8080", server.url)]
+        env = os.environ | {"SIGHTLINE_URL": server.url, "SIGHTLINE_API_KEY": consumer.key}
+        program = [sys.executable, "-c", code]
         with trio.fail_after(90):
             done = await trio.run_process(
                 program, capture_stdout=True, capture_stderr=True, check=False, cwd=directory, env=env

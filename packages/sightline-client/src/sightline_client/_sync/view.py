@@ -154,7 +154,7 @@ class View:
                 if monotonic_s() + delay_s > deadline_s:
                     raise NoOperatorError(self._operator_wait_s) from error
             if not is_said:
-                # A warning, because a program that sets up no logging prints only those, and nothing else shows the wait.
+                # A warning, because a program that sets up no logging prints only those.
                 LOG.warning(
                     "No operator is available at %s, %s now. Waiting for one, at most %g s.",
                     *self._place, self._operator_wait_s,

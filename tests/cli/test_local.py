@@ -1,0 +1,40 @@
+"""What `sightline dev` prints when its server cannot start, and the commands that it and `sightline demo` offer."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sightline.cli.local import own_command
+
+SCRIPT = Path(sys.executable).with_name("sightline")
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_dev_says_why_its_server_cannot_start_and_leaves_no_directory(tmp_path: Path, option: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        command = [sys.executable, "-m", "sightline.cli", "dev", *option]
+        env = os.environ | {"TMPDIR": str(tmp_path), "SIGHTLINE_PORT": str(port)}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    said = json.loads(done.stderr)["message"] if option else done.stderr.rstrip("\n")
+    reason = f"Port {port} on 127.0.0.1 is already in use."
+    assert said == f"Cannot start: {reason} Set SIGHTLINE_PORT (--port), or stop the other server."
+    assert list(tmp_path.glob("sightline-*")) == []
+
+
+def test_a_command_is_offered_by_name_only_if_the_shell_finds_this_installation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_command() == str(SCRIPT)
+    (tmp_path / "sightline").write_text("#!/bin/sh\n")
+    (tmp_path / "sightline").chmod(0o755)
+    assert own_command() == str(SCRIPT), "that is another one"
+    monkeypatch.setenv("PATH", str(SCRIPT.parent))
+    assert own_command() == "sightline"
