@@ -1,7 +1,11 @@
-"""Every command that prints data prints it as JSON on request."""
+"""Every command that prints data prints it as JSON on request, and what is wrong with its command line too."""
 
+import json
+
+import pytest
 import typer
 from typer.core import TyperGroup
+from typer.testing import CliRunner
 
 from sightline.cli import app
 from sightline_client.commands import application
@@ -31,3 +35,26 @@ def test_every_command_that_prints_data_takes_json() -> None:
             if name != "admin" and not any("--json" in parameter.opts for parameter in each.params):
                 without.add(f"{name} {part}".strip())
     assert without == WITHOUT.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("watch 52.5 13.4 --json --cuont 3", "No such option: --cuont"),
+        ("watch --json", "Missing argument 'lat'. `sightline watch --help` shows what it takes."),
+        ("watch 52.5 13.4 --json --seconds many", "'--seconds'"),
+        ("keys mint --json", "`sightline keys mint --help`"),
+        ("wacth 52.5 13.4 --json", "No such command 'wacth'"),
+        ("dev --json --lat 99", "'--lat'"),
+    ],
+)
+def test_a_wrong_command_line_is_answered_in_json_if_it_asks_for_json(words: str, said: str) -> None:
+    run = CliRunner().invoke(application(app), words.split(), prog_name="sightline")
+    assert (run.exit_code, run.stdout) == (2, "")
+    [line] = run.stderr.splitlines()
+    found = json.loads(line)
+    assert found["code"] == "UsageError"
+    assert said in found["message"]
+    plain = CliRunner().invoke(application(app), words.replace(" --json", "").split(), prog_name="sightline")
+    assert plain.exit_code == 2
+    assert "Usage: sightline" in plain.stderr

@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from sightline_client.commands import escrow, film, watch
+from sightline_client.commands.options import ProgramGroup
 
 GROUP: Final = "sightline.commands"
 """Entry points of packages that add commands: a typer application each, such as that of the server."""
@@ -26,7 +27,7 @@ def installed_commands() -> list[typer.Typer]:
 
 def application(*more: typer.Typer) -> typer.Typer:
     """Make the command of consumers and devices, with more commands."""
-    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+    app = typer.Typer(cls=ProgramGroup, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
     app.callback()(_common)
     for commands in (watch.app, film.app, escrow.app, *more):
         app.add_typer(commands)

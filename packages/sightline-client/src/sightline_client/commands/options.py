@@ -1,14 +1,21 @@
 """Options that many commands have."""
 
+import json
 import re
-from typing import Annotated, Any, Final, final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, cast, final
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+from typing_extensions import override
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; lists have one object a line.")]
 Url = Annotated[str | None, typer.Option("--api", help="URL of the server; default: SIGHTLINE_URL.")]
 
+_JSON: Final = "--json"
+_UsageError: Final = cast("type[Exception]", typer.BadParameter.__base__)
+"""What the parser raises. Newer versions of typer have it in a private module of theirs, and older ones in click."""
 _NEGATIVE: Final = re.compile(r"-\.?\d\S*", re.ASCII)
 
 
@@ -19,3 +26,36 @@ class PlaceCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; a number with a space before it is read as a number and not as an option."""
         return super().parse_args(ctx, [f" {each}" if _NEGATIVE.fullmatch(each) else each for each in args])
+
+
+@final
+class ProgramGroup(TyperGroup):
+    """All commands. A wrong command line with --json among its words is answered in JSON."""
+
+    _is_json = False
+
+    @override
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
+        self._is_json = _JSON in args
+        with self._answered():
+            return super().make_context(info_name, args, *rest, **extra)
+
+    @override
+    def invoke(self, ctx: Any) -> Any:
+        with self._answered():
+            return super().invoke(ctx)
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Print the error of a wrong command line as a JSON line on stderr, and exit as without --json."""
+        try:
+            yield
+        except _UsageError as error:
+            if not self._is_json:
+                raise
+            wrong = cast(Any, error)
+            message = str(wrong.format_message()).rstrip(".")
+            if wrong.ctx is not None:
+                message += f". `{wrong.ctx.command_path} --help` shows what it takes."
+            typer.echo(json.dumps({"code": "UsageError", "message": message}), err=True)
+            raise typer.Exit(wrong.exit_code) from None

@@ -215,7 +215,7 @@ def statement(
     as_json: AsJson = False,
 ) -> None:
     """Print what the key's workspace was charged and earned in a month, and the number of its invoice."""
-    with one_line_errors(), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         workspace_id = sl.me().workspace_id
         if workspace_id is None:
             raise ValueError("the key has no workspace")
