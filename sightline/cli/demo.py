@@ -27,6 +27,7 @@ from sightline.cli.local import (
     exports,
     own_command,
 )
+from sightline.http.links import other_devices_hint
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError, NotFoundError
 from sightline_client.commands.signals import stop_like_ctrl_c
 from sightline_client.escrow import Payment, sign_mandate, sign_payment
@@ -269,6 +270,7 @@ class Demo:
             "Open this URL in a browser. It signs in as the demo's consumer by its test wallet; whoever has it can too."
         )
         say(console_url(self._local.url, self._consumer.wallet.private_key))
+        say(other_devices_hint(self._local.url) or "")
         say(
             f"Ask for a view of {PLACE[0]}, {PLACE[1]}: the demo's device films it. "
             f"Without the wallet: {self._local.url}/\n"

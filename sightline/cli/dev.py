@@ -10,6 +10,7 @@ from typing import Final
 import trio
 
 from sightline.cli.local import COVERAGE_M, LocalServer, LocalServerError, console_url, exports, own_command
+from sightline.http.links import other_devices_hint
 from sightline_client import AsyncSightline
 from sightline_client.commands.signals import stop_like_ctrl_c
 
@@ -86,4 +87,5 @@ An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it. Data and logs: 
 Console, signed in with the consumer's wallet: {said["consoleUrl"]}
 API reference: {said["url"]}/docs   MCP server: {said["url"]}/mcp
 Manual: {said["url"]}/manual/
+{other_devices_hint(str(said["url"])) or ""}
 """

@@ -17,16 +17,20 @@ def test_a_program_reads_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"ready {URL}\n"
 
 
-def test_a_person_at_a_terminal_sees_what_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("url", "is_here"), [(URL, True), ("http://[::1]:8080", True), ("https://a.example", False)])
+def test_a_person_at_a_terminal_sees_what_to_open_and_whether_other_devices_can(
+    monkeypatch: pytest.MonkeyPatch, url: str, is_here: bool
+) -> None:
     reader, writer = pty.openpty()
     with os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        say_ready(URL, INTERNAL, Path("/data"))
+        say_ready(url, INTERNAL, Path("/data"))
     said = os.read(reader, 4096).decode().replace("\r\n", "\n")
     os.close(reader)
     first, *lines = said.strip().splitlines()
-    assert first == f"ready {URL}"
+    assert first == f"ready {url}"
     framed = [line for line in lines if line]
     assert len({len(line) for line in framed}) == 1, "a frame"
-    assert f"Open {URL}/" in framed[1]
+    assert f"Open {url}/" in framed[1]
     assert f"{INTERNAL}/ops" in said
+    assert ("Other devices" in said) == is_here

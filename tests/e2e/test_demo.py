@@ -44,6 +44,7 @@ def test_demo_does_the_main_job_and_leaves_a_console_that_knows_its_consumer(dat
     assert ("1 frame, " in done.stdout, done.stdout.count('"statusCode":200')) == (True, 3)
     assert f"frame: {frame.resolve()}" in said
     assert "every check held" in said
+    assert "Another device cannot open 127.0.0.1" in said
     logs = "".join(path.read_text() for path in data_directory.glob("*.log"))
     assert key.removeprefix("0x") not in logs
     height, width, _, _ = simplejpeg.decode_jpeg_header(frame.read_bytes())

@@ -313,6 +313,7 @@ class MadeShare(Share):
     """A new link, shown once."""
 
     url: str = Field(description="The page of the view, with a key in its fragment. Secret")
+    url_hint: str | None = Field(description="Why another device cannot open the URL, and what to set; null if it can")
     key: str = Field(description="The same key, for programs. It reads this view and its picture only. Secret")
 
 

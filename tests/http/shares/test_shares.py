@@ -78,6 +78,14 @@ async def test_a_guest_sees_no_other_session_and_no_workspace(world: World) -> N
     assert error_of(await guest.post("/api/v1/sessions", BERLIN)) == READ_ONLY
 
 
+async def test_a_link_that_only_the_servers_machine_can_open_says_so_and_what_to_set(world: World) -> None:
+    consumer, _, path, made, _ = await shared(world)
+    assert "Another device cannot open 127.0.0.1" in made["urlHint"]
+    assert "SIGHTLINE_PUBLIC_URL" in made["urlHint"]
+    reachable = data_of(await consumer.key.having(host="video.example.com").post(f"{path}/shares", {}))
+    assert (urlsplit(reachable["url"]).hostname, reachable["urlHint"]) == ("video.example.com", None)
+
+
 async def test_a_revoked_link_is_refused_at_once_and_its_viewers_are_looked_for(world: World) -> None:
     consumer, _, path, made, guest = await shared(world)
     data_of(await guest.get(f"{path}/shared"))

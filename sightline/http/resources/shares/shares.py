@@ -10,6 +10,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import SessionStatus
 from sightline.domain.units import SECOND_MS
+from sightline.http.links import other_devices_hint
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.idempotency import Idempotency
 from sightline.http.pipeline.rate_limit import RateClass
@@ -80,7 +81,7 @@ class ShareResources:
             )
             url = f"{call.base_url()}/console/#/shared/{status.terms.id}?key={made.plaintext}"
             shown = share_json(made.record, self._services.clock.now_ms())
-            return Reply(shown | {"url": url, "key": made.plaintext})
+            return Reply(shown | {"url": url, "urlHint": other_devices_hint(url), "key": made.plaintext})
 
         return await self._idempotency.once(call.caller().idempotency, make)
 

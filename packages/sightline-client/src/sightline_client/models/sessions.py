@@ -128,6 +128,8 @@ class MadeShare(Share):
     """A new link. `url` and `key` are shown once; repr() leaves them out."""
 
     url: Secret
+    url_hint: str | None = None
+    """Why another device cannot open the URL, and what the host can set; None if it can."""
     key: Secret
 
 
