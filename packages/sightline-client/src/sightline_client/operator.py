@@ -95,6 +95,7 @@ class Operator:
         self._report = report
         self._sequence = 0
         self._workspace_id = ""
+        self._is_wanted: anyio.Event
 
     async def run(self) -> None:
         """Work until cancelled.
@@ -107,6 +108,7 @@ class Operator:
         if me.kind != "api_key" or "SUPPLIER" not in me.workspace.roles:
             raise NotOperatorError(403, {"code": "NOT_OPERATOR", "message": "The key belongs to no operator."})
         self._workspace_id = me.workspace_id
+        self._is_wanted = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_heartbeats)
             tasks.start_soon(self._serve_assignments)
@@ -140,7 +142,7 @@ class Operator:
                 if not verdict.ok:
                     self._report("heartbeat_refused", code=verdict.code, message=verdict.message)
                     self._sequence = max(self._sequence, verdict.last_sequence or 0)
-                due_s = await _sleep_to_next(due_s)
+                due_s = await self._sleep_to_next(due_s)
 
     async def _beat_by_post(self) -> None:
         due_s = anyio.current_time()
@@ -153,7 +155,16 @@ class Operator:
                 self._sequence = max(self._sequence, error.last_sequence or 0)
             except SightlineError as error:
                 self._report("call_failed", error=str(error))
-            due_s = await _sleep_to_next(due_s)
+            due_s = await self._sleep_to_next(due_s)
+
+    async def _sleep_to_next(self, due_s: float) -> float:
+        """Sleep until the next heartbeat is due or wanted; heartbeats that were missed are not made up for."""
+        due_s = max(due_s + HEARTBEAT_EVERY_S, anyio.current_time())
+        with anyio.move_on_after(due_s - anyio.current_time()):
+            await self._is_wanted.wait()
+            self._is_wanted = anyio.Event()
+            return anyio.current_time()
+        return due_s
 
     def _next_heartbeat(self) -> dict[str, Any]:
         self._sequence += 1
@@ -197,6 +208,7 @@ class Operator:
                 return
             session = (await self._client.sessions.start(session.id)).session
             self._report("session_started", session_id=session.id)
+            self._is_wanted.set()  # so that the first frames have a position
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._publish_and_stop, session, tasks.cancel_scope)
             await self._await_end(session.id)
@@ -224,13 +236,6 @@ class Operator:
                     self._on_availability(workspace)
                 told = workspace.availability_state
             await anyio.sleep(AVAILABILITY_EVERY_S)
-
-
-async def _sleep_to_next(due_s: float) -> float:
-    """Sleep until the next heartbeat is due; heartbeats that were missed are not made up for."""
-    due_s = max(due_s + HEARTBEAT_EVERY_S, anyio.current_time())
-    await anyio.sleep_until(due_s)
-    return due_s
 
 
 def operator_client(url: str | None = None, key: str | None = None) -> AsyncSightline:

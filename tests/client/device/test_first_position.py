@@ -1,0 +1,35 @@
+"""The position of a session that has just begun."""
+
+import pytest
+import trio
+
+from sightline_client import AsyncSightline, operator
+from sightline_client.models import Session
+from sightline_client.operator import Operator, Position, operator_client
+from tests.http.world import BERLIN, open_world
+
+
+async def test_a_device_reports_its_position_at_once_when_a_session_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session knows only positions that were reported while it is LIVE, and the next one is due 2 s later."""
+    monkeypatch.setattr(operator, "HEARTBEAT_EVERY_S", 3_600.0)
+    async with open_world() as world:
+        consumer, filming = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await filming.go_online()
+
+        async def publish(session: Session) -> None:
+            world.video.show(session.id, 1)
+            await trio.sleep_forever()
+
+        async with (
+            operator_client(world.base_url, filming.plaintext) as device_client,
+            AsyncSightline(world.base_url, consumer.plaintext) as sl,
+            trio.open_nursery() as nursery,
+        ):
+            device = Operator(device_client, position=lambda: Position(**BERLIN), publish=publish)
+            nursery.start_soon(device.run)
+            with trio.fail_after(20):
+                async with sl.view(BERLIN["lat"], BERLIN["lng"]) as view:
+                    while (frame := await view.frame()).location is None:
+                        await trio.lowlevel.checkpoint()
+            assert (frame.location.lat, frame.location.lng) == (BERLIN["lat"], BERLIN["lng"])
+            nursery.cancel_scope.cancel()
