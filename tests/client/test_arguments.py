@@ -10,11 +10,13 @@ from typing import Any
 
 import httpx2
 import pytest
+from eth_account import Account
 from typer.testing import CliRunner
 
 from sightline_client import (
     NO_RETRY,
     ApiError,
+    AsyncChain,
     AsyncSightline,
     ClientClosedError,
     InvalidArgumentError,
@@ -27,6 +29,7 @@ from sightline_client import (
     SightlineError,
 )
 from sightline_client.commands import application
+from sightline_client.wallet import LocalWallet
 
 KEY = "svc_test_000000_" + "A" * 43
 
@@ -115,6 +118,23 @@ async def test_an_amount_that_is_not_whole_micro_usdc_is_refused_and_usdc_is_nam
         sl.view(1, 2, max_charge=amount)
     with pytest.raises(InvalidArgumentError, match=r'pass max_hold_micro_usdc=usdc\("0\.50"\)'):
         await sl.sessions.create(1, 2, max_hold_micro_usdc=amount)
+
+
+async def test_an_account_of_eth_account_is_refused_before_a_call_and_the_wallet_is_named() -> None:
+    account: Any = Account.create()
+    sl, chain = AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY), AsyncChain("http://127.0.0.1:9")
+    refused = pytest.raises(InvalidArgumentError, match=r"LocalWallet\(account\)")
+    with refused:
+        await chain.approve(account, token="0x1", spender="0x2", amount=1)
+    with refused:
+        await sl.auth.sign_in(account)
+    with refused:
+        await sl.workspaces.create(account, slug="a", name="a", roles=["CONSUMER"])
+    with refused:
+        await sl.wallet.approve(1, account)
+    with refused:
+        sl.view(1, 2, payer=account)
+    assert LocalWallet(account).address == account.address
 
 
 async def test_a_call_of_a_closed_client_says_so() -> None:

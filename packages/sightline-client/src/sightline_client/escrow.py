@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from sightline_client.keccak import keccak256
 from sightline_client.models import ChainConfig, ExtensionTerms, SessionTerms
 from sightline_client.runtime import new_key
+from sightline_client.signers import require_wallet
 
 Payment: TypeAlias = Mapping[str, Any]
 """The `payment` of a new session or of an extension."""
@@ -39,6 +40,7 @@ def sign_payment(terms: SessionTerms | ExtensionTerms, wallet: TypedDataSigner) 
     Args:
         terms: From `sl.sessions.terms(...)` or `sl.sessions.extension_terms(...)`.
     """
+    require_wallet(wallet)
     signature = wallet.sign_typed_data(terms.authorization)
     return {"kind": "authorization", "openBy": terms.open_by, "signature": signature}
 
@@ -67,6 +69,7 @@ def sign_mandate(
         valid_until: Unix seconds from which on no session is held any more.
         max_fee_bps: Highest platform fee in basis points; it is part of the charge.
     """
+    require_wallet(wallet)
     message: dict[str, Any] = {
         "payer": wallet.address,
         "delegate": _NOBODY,

@@ -8,6 +8,7 @@ from sightline_client.errors import ChainError
 from sightline_client.keccak import keccak256
 from sightline_client.models import EscrowHold, Statement
 from sightline_client.runtime import async_sleep
+from sightline_client.signers import require_wallet
 
 APPROVE: Final = "095ea7b3"
 BALANCE_OF: Final = "70a08231"
@@ -24,7 +25,7 @@ TIMEOUT_S: Final = 30.0
 
 
 class TransactionSigner(Protocol):
-    """A wallet that signs transactions, for example `sightline_client.wallet.LocalWallet`."""
+    """A wallet that signs transactions, for example `sightline_client.wallet.LocalWallet(account)`."""
 
     @property
     def address(self) -> str:
@@ -101,6 +102,7 @@ class AsyncChain:
         Raises:
             ChainError: The transaction was refused or reverted, or has no receipt after 30 seconds.
         """
+        require_wallet(wallet)
         gas_price = int(await self.call("eth_gasPrice"), 16)
         transaction: dict[str, Any] = {
             "chainId": int(await self.call("eth_chainId"), 16),

@@ -60,6 +60,7 @@ from sightline_client.models import (
     WorkspaceWithRole,
 )
 from sightline_client.money import require_whole_micro_usdc
+from sightline_client.signers import require_wallet
 from sightline_client.wire import given, segment, wire_limits
 
 SIGN_IN_ATTEMPTS = 3
@@ -104,6 +105,7 @@ class AsyncAuth:
 
     async def sign_in(self, wallet: MessageSigner, *, workspace_id: str | None = None) -> SignedIn:
         """Get a challenge, sign it and log in; select a workspace if one is named."""
+        require_wallet(wallet)
         signed_in: SignedIn | None = None
         attempts = 0
         while signed_in is None:
@@ -161,6 +163,7 @@ class AsyncWorkspaces:
 
     async def create(self, wallet: MessageSigner, *, slug: str, name: str, roles: Iterable[str]) -> Workspace:
         """Create a workspace that the wallet owns."""
+        require_wallet(wallet)
         challenge = await self.challenge(wallet.address)
         body = {
             "walletAddress": wallet.address,
@@ -677,6 +680,7 @@ class AsyncWallets:
             RateLimitedError: The service has paid enough gas for this wallet in 24 hours.
         """
         require_whole_micro_usdc("value", value)
+        require_wallet(wallet)
         offer = await self.permit(value)
         return await self.relay_permit(offer, wallet.sign_typed_data(offer.typed_data))
 

@@ -27,6 +27,7 @@ from sightline_client.models import Quote, Session, SettlementState
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import monotonic_s, sync_finish, sync_sleep
+from sightline_client.signers import require_wallet
 from sightline_client.wire import given
 
 LOG: Final = logging.getLogger("sightline_client")
@@ -63,6 +64,7 @@ class View:
         idempotency_key: str | None,
     ) -> None:
         require_whole_micro_usdc("max_charge", max_charge)
+        require_wallet(payer)
         self._transport = transport
         self._sessions = Sessions(transport)
         self._place = (lat, lng)
