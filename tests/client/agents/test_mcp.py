@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -177,7 +178,9 @@ async def first_picture(client: Client, session_id: str) -> tuple[dict[str, Any]
 async def refusal(client: Client, tool: str, **arguments: Any) -> str:
     result = await client.call_tool(tool, arguments)
     assert result.is_error
-    return str(result.content[0].text)
+    text = str(result.content[0].text)
+    assert re.match(r"[A-Z_]+( \([\w:]+\))?: ", text), "an error begins with its code"
+    return text
 
 
 @dataclass

@@ -11,7 +11,15 @@ from sightline_client.models.base import Time
 NEXT_STEP: Final = {
     SessionState.ASSIGNED: "An operator is on the way. Call get_session until the state is LIVE, or cancel_request.",
     SessionState.LIVE: "Call get_frame. Call end_session when you have seen enough: the meter runs until then.",
+    SessionState.ENDED: "It is over. verify_receipt checks charge and payment; for another view call check_place.",
 }
+NOBODY_THERE: Final = (
+    "No operator is free at this place now. request_view waits up to 20 s for one, and costs nothing if none comes."
+)
+VIEW_NEXT: Final = (
+    "Call request_view with this quoteId, the same lat, lng and seconds, and a max_charge_usdc of at least priceUsdc "
+    "that the user agrees to."
+)
 VERIFY_AGAIN: Final = "The payment is not confirmed yet, which takes seconds. Call verify_receipt again."
 
 Usdc: TypeAlias = Annotated[str, Field(description="USDC as decimal text", examples=["0.07128"])]
@@ -27,11 +35,12 @@ class PlaceAnswer(Answer):
     """Price of a view of a place."""
 
     quote_id: Annotated[str, Field(description="Pass it to request_view; it is for one session")]
-    price_usdc: Usdc
+    price_usdc: Annotated[str, Field(description="Price of all seconds in USDC, the most that the view can cost")]
     rate_per_second_usdc: Usdc
     seconds: int
-    available_operators: int
+    available_operators: Annotated[int, Field(description="Operators who are free at the place now")]
     expires_at: Time
+    next_step: Annotated[str, Field(description="What to call next")]
 
     @classmethod
     def of(cls, quote: Quote) -> "PlaceAnswer":
@@ -43,6 +52,7 @@ class PlaceAnswer(Answer):
             seconds=quote.duration_seconds,
             available_operators=quote.available_operators,
             expires_at=quote.expires_at,
+            next_step=VIEW_NEXT if quote.available_operators else NOBODY_THERE,
         )
 
 
@@ -64,7 +74,7 @@ class SessionAnswer(Answer):
 
     @classmethod
     def of(cls, session: Session) -> "SessionAnswer":
-        """Show a session, with the next step while it is not over."""
+        """Show a session, with the next step."""
         return cls(
             session_id=session.id,
             state=str(session.state),
@@ -94,7 +104,7 @@ class WalletAnswer(Answer):
     balance_usdc: Usdc
     allowance_usdc: Usdc
     held_usdc: Usdc
-    available_usdc: Usdc
+    available_usdc: Annotated[str, Field(description="The most that a new view can cost, in USDC")]
 
     @classmethod
     def of(cls, wallet: Wallet) -> "WalletAnswer":

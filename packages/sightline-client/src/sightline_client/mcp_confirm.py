@@ -42,7 +42,9 @@ def limit_of(max_charge_usdc: MaxCharge) -> MicroUsdc:
     try:
         return usdc(str(max_charge_usdc))  # by the decimal text of a number: the float 0.1 is not exactly 0.1
     except (ArithmeticError, ValueError):
-        raise ToolError(f"max_charge_usdc {max_charge_usdc!r} is not an amount. Pass USDC such as 0.50.") from None
+        raise ToolError(
+            f"INVALID_ARGUMENT: max_charge_usdc {max_charge_usdc!r} is not an amount. Pass USDC such as 0.50."
+        ) from None
 
 
 def question(lat: float, lng: float, seconds: int, limit: MicroUsdc) -> str:

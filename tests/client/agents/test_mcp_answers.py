@@ -1,0 +1,63 @@
+"""What the tools tell an agent about its next step."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp import Client
+
+from sightline.ports.video import ClipMissing, ClipMissingReason
+from sightline_client import AsyncSightline
+from sightline_client.mcp_confirm import Confirm
+from sightline_client.mcp_server import build_server
+from tests.http.world import BERLIN, Party, World, open_world
+
+PLACE = {"lat": BERLIN["lat"], "lng": BERLIN["lng"], "seconds": 60}
+
+
+@asynccontextmanager
+async def agent_of(world: World, party: Party) -> AsyncIterator[Client]:
+    built = build_server(lambda _: AsyncSightline(world.base_url, party.plaintext), lambda _: Confirm.NEVER)
+    async with Client(built) as client:
+        yield client
+
+
+async def refusal(client: Client, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    return str(result.content[0].text)
+
+
+async def test_a_quote_says_what_to_call_and_whether_anybody_is_there() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        async with agent_of(world, consumer) as client:
+            nobody = (await client.call_tool("check_place", PLACE)).structured_content
+            assert nobody["availableOperators"] == 0
+            assert "No operator is free" in nobody["nextStep"]
+            await operator.go_online()
+            await operator.beat()
+            somebody = (await client.call_tool("check_place", PLACE)).structured_content
+            assert "Call request_view" in somebody["nextStep"]
+
+
+async def test_a_server_that_keeps_no_video_says_so_before_a_link_to_a_clip_is_given() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        world.video.keep(session_id, ClipMissing(reason=ClipMissingReason.OFF))
+        async with agent_of(world, consumer) as client:
+            said = await refusal(client, "get_clip", session_id=session_id)
+            assert said.startswith("INVALID_INPUT (clip:off): ")
+
+
+async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        async with agent_of(world, consumer) as client:
+            ended = (await client.call_tool("end_session", {"session_id": session_id})).structured_content
+            assert "verify_receipt" in ended["nextStep"]
+            said = await refusal(client, "get_frame", session_id=session_id)
+            assert said.startswith("INVALID_STATE (session:notLive): ")
+            assert said.count("INVALID_STATE") == 1
