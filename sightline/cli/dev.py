@@ -79,13 +79,15 @@ async def _serve(local: LocalServer, place: tuple[float, float], as_json: bool) 
 
 
 def _text(said: dict[str, object], lines: str) -> str:
+    key = said["consumerKey"]
     return f"""Sightline runs at {said["url"]}. The key is that of a funded consumer.
 An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it. Data and logs: {said["dataDir"]}
 
 {lines}{own_command()} watch {said["lat"]} {said["lng"]} --seconds 60 --out frames
 
 Console, signed in with the consumer's wallet: {said["consoleUrl"]}
-API reference: {said["url"]}/docs   MCP server: {said["url"]}/mcp
+API reference: {said["url"]}/docs
+Claude Code: claude mcp add --transport http sightline {said["url"]}/mcp --header "Authorization: Bearer {key}"
 Manual: {said["url"]}/manual/
 {other_devices_hint(str(said["url"])) or ""}
 """

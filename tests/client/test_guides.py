@@ -18,7 +18,7 @@ README: Final = (ROOT / "packages" / "sightline-client" / "README.md").read_text
 BLOCK: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["watch.md", "film.md", "host.md"])
+@pytest.mark.parametrize("name", ["watch.md", "mcp.md", "film.md", "host.md"])
 def test_the_code_of_a_guide_runs_as_printed(dev: dict[str, Any], name: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((GUIDES / name).read_text())
     assert blocks

@@ -1,6 +1,7 @@
 """What the MCP server decides without a Sightline server."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,6 +108,16 @@ def test_an_unknown_log_level_is_refused() -> None:
     done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "SIGHTLINE_MCP_LOG_LEVEL is 'LOUD'" in done.stderr
+
+
+async def test_the_guide_names_every_tool_and_no_other() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "mcp.md").read_text()
+    table = guide.partition("## The tools\n")[2].partition("\n## ")[0]
+    named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert named == set(tools)
+    assert all(tool.title for tool in tools.values())
 
 
 async def test_every_tool_but_the_picture_s_declares_what_it_returns() -> None:
