@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from sightline.cli import app
+from sightline_client import commands
 from sightline_client.commands import application
 
 WITHOUT = {
@@ -35,6 +36,12 @@ def test_every_command_that_prints_data_takes_json() -> None:
             if name != "admin" and not any("--json" in parameter.opts for parameter in each.params):
                 without.add(f"{name} {part}".strip())
     assert without == WITHOUT.keys()
+
+
+def test_a_client_without_the_server_says_which_package_has_its_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "installed_commands", list)
+    run = CliRunner().invoke(application(), ["dev", "--json"])
+    assert "sightline-live" in json.loads(run.stderr)["message"]
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,12 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
 
 
 def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any], tmp_path: Path) -> None:
-    said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "2", "--out", str(tmp_path), code=1)
+    said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), code=1)
     first, last = said.splitlines()
-    assert first == "No operator is available at -33.86, 151.2 now. Waiting for one, at most 2 s."
+    assert first == "No operator is available at -33.86, 151.2 now. Waiting for one, at most 6 s."
     assert "--wait" in last
+    said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), "--json", code=1)
+    assert json.loads(said)["code"] == "NoOperatorError", "under --json stderr has JSON alone"
 
 
 @pytest.mark.parametrize("command", ["watch", "request"])

@@ -102,12 +102,23 @@ async def test_sightline_mcp_logs_http_requests_only_if_asked_to(
     assert is_logged or path.read_text() == ""
 
 
-def test_an_unknown_log_level_is_refused() -> None:
-    env = os.environ | {"SIGHTLINE_MCP_LOG_LEVEL": "loud"}
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"SIGHTLINE_MCP_LOG_LEVEL": "loud"}, "SIGHTLINE_MCP_LOG_LEVEL is 'LOUD'"),
+        ({"SIGHTLINE_MCP_CONFIRM": "maybe", "SIGHTLINE_API_KEY": "svc_test"}, "SIGHTLINE_MCP_CONFIRM is 'maybe'"),
+        ({"SIGHTLINE_URL": "video.example.com", "SIGHTLINE_API_KEY": "svc_test"}, "video.example.com"),
+        ({"SIGHTLINE_API_KEY": ""}, "SIGHTLINE_API_KEY is not set"),
+    ],
+)
+def test_sightline_mcp_refuses_at_its_start_what_no_call_could_use(env: dict[str, str], said: str) -> None:
     line = [sys.executable, "-m", "sightline_client.mcp_server"]
-    done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        line, env=os.environ | env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
-    assert "SIGHTLINE_MCP_LOG_LEVEL is 'LOUD'" in done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 async def test_the_guide_names_every_tool_and_no_other() -> None:

@@ -25,6 +25,7 @@ from sightline_client.errors import (
     ApiError,
     ConflictError,
     FrameNotAvailableError,
+    InvalidArgumentError,
     InvalidStateError,
     MissingExtraError,
     OutcomeUnknownError,
@@ -603,6 +604,12 @@ def main() -> None:
         raise SystemExit(f"SIGHTLINE_MCP_LOG_LEVEL is {level!r}. Set it to one of {', '.join(LOG_LEVELS)}.")
     # Before the server is built: it would log each HTTP request, in lines of 80 columns.
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        AsyncSightline()
+    except InvalidArgumentError as error:
+        raise SystemExit(str(error)) from None
+    if not os.environ.get("SIGHTLINE_API_KEY"):
+        raise SystemExit("SIGHTLINE_API_KEY is not set. Set it in the environment that the host gives to this program.")
     said = os.environ.get("SIGHTLINE_MCP_CONFIRM", Confirm.AUTO)
     if said not in set(Confirm):
         raise SystemExit(f"SIGHTLINE_MCP_CONFIRM is {said!r}. Set it to auto, always or never.")

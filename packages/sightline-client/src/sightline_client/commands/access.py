@@ -1,6 +1,7 @@
 """Server, key and wallet of a command: by option, environment or settings file."""
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,8 @@ def one_line_errors(*, as_json: bool = False) -> Iterator[None]:
     """Print an error of the client as one line of text or JSON on stderr, and exit with 1."""
     from sightline_client.errors import SightlineError
 
+    if as_json:  # stderr has JSON lines then, and not the client's warnings of a wait
+        logging.getLogger("sightline_client").setLevel(logging.ERROR)
     try:
         yield
     except (SightlineError, ValueError) as error:

@@ -41,6 +41,19 @@ class ProgramGroup(TyperGroup):
             return super().make_context(info_name, args, *rest, **extra)
 
     @override
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except _UsageError as error:
+            from sightline_client.commands import installed_commands
+
+            if not installed_commands():
+                cast(
+                    Any, error
+                ).message += " Commands of a server, such as dev and serve, need the package sightline-live."
+            raise
+
+    @override
     def invoke(self, ctx: Any) -> Any:
         with self._answered():
             return super().invoke(ctx)
