@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -92,6 +90,7 @@ from simulation.memory.identity import MemoryIdentityStore, MemoryRelations
 from simulation.memory.invitations import MemoryInvitations
 from simulation.memory.ledger import MemoryLedger
 from simulation.memory.store import MemoryStore
+from tests.conftest import open_data_directory
 from tests.http.fakes import CHAIN, BreakableRelations, MovableClock, PlainChain, ShownVideo
 from tests.shards import take_every_shard
 
@@ -308,8 +307,8 @@ class World:
         """Descriptions of clients on other servers, by URL."""
         self.tickets = StreamTickets(self.identity, self.clock, self.ids)
         self.video = ShownVideo(self.clock)
-        with TemporaryDirectory() as folder:
-            identity = load_identity(Path(folder), self.ids, self.clock.now_ms(), "http://sightline.test")
+        with open_data_directory() as folder:
+            identity = load_identity(folder, self.ids, self.clock.now_ms(), "http://sightline.test")
         self.evidence = C2paEvidence(identity, "test")
         self.watchers = Watchers()
         self.audit = Audit(MemoryAuditLog(), self.clock, self.ids)
@@ -340,10 +339,13 @@ class World:
             stop = trio.Event()
             self.base_url = await self._serve(nursery, public, stop)
             inside = await self._serve(nursery, internal, stop)
+            # Without TLS: reading the certificates of authorities takes 20 ms.
             limits = httpx.Limits(max_connections=400, max_keepalive_connections=400)
             async with (
-                httpx.AsyncClient(base_url=self.base_url, timeout=30, limits=limits, cookies=no_cookies()) as self.http,
-                httpx.AsyncClient(base_url=inside, timeout=30) as self.internal,
+                httpx.AsyncClient(
+                    base_url=self.base_url, timeout=30, limits=limits, cookies=no_cookies(), verify=False
+                ) as self.http,
+                httpx.AsyncClient(base_url=inside, timeout=30, verify=False) as self.internal,
             ):
                 yield self
             stop.set()

@@ -23,16 +23,15 @@ from sightline.http.server import ASGIApp, Receive, Scope, Send
 def build_app(routes: Sequence[AnyRoute], edge: PipelineServices, options: PipelineOptions) -> ASGIApp:
     """Build the application of a route table; adds /openapi.json and /docs."""
     table = [*routes, *document_routes(routes, options)]
-    return _App(Pipeline(Router(table), edge, options), table, options)
+    return _App(Pipeline(Router(table), edge, options), options)
 
 
 @final
 class _App:
-    def __init__(self, pipeline: Pipeline, table: Sequence[AnyRoute], options: PipelineOptions) -> None:
+    def __init__(self, pipeline: Pipeline, options: PipelineOptions) -> None:
         self._pipeline = pipeline
         self._background = Background(options.finish_s)
-        carried = [route for route in table if isinstance(route, Route) and not route.is_hot]
-        self._quart = make_quart(pipeline, carried, self._background)
+        self._quart = make_quart(pipeline, self._background)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""

@@ -1,10 +1,10 @@
-"""The Quart-Trio application: one view for every route of the table.
+"""The Quart-Trio application: one view at one path for every route of the table.
 
-Each route is registered with its template as a fixed path, and a request's path is replaced by the template: our router
-has already matched it, and a second match could give another result.
+A request's path is replaced by that path: our router has already matched it, and a second match could give another
+result.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Final
 
@@ -18,13 +18,14 @@ from sightline.http.asgi.background import Background
 from sightline.http.pipeline.call import Stream
 from sightline.http.pipeline.pipeline import Incoming, Outgoing, Pipeline
 from sightline.http.pipeline.router import Match
-from sightline.http.pipeline.routes import Route
 from sightline.http.server import Scope
 
 _ORIGINAL: Final = "sightline.original"
+_PATH: Final = "/"
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-def make_quart(pipeline: Pipeline, routes: Sequence[Route], background: Background) -> QuartTrio:
+def make_quart(pipeline: Pipeline, background: Background) -> QuartTrio:
     """Build the application. Handlers run in `background`, because Quart cancels a handler when its client
     disconnects."""
     app = QuartTrio("sightline", static_folder=None)
@@ -45,16 +46,14 @@ def make_quart(pipeline: Pipeline, routes: Sequence[Route], background: Backgrou
         request = pipeline.request_of(scope, b"")
         return _respond(pipeline, request, pipeline.failed(request, error), background)
 
-    for route in routes:
-        methods = ["GET", "HEAD"] if route.method == "GET" else [route.method]
-        app.add_url_rule(route.path, route.operation_id, view, methods=methods, provide_automatic_options=False)
+    app.add_url_rule(_PATH, view_func=view, methods=_METHODS, provide_automatic_options=False)
     app.register_error_handler(Exception, failed)
     return app
 
 
 def quart_scope(scope: Scope, match: Match) -> Scope:
     """The ASGI scope that is passed to Quart."""
-    return {**scope, "path": match.route.path, _ORIGINAL: (scope, match)}
+    return {**scope, "path": _PATH, _ORIGINAL: (scope, match)}
 
 
 def _respond(pipeline: Pipeline, request: Incoming, outgoing: Outgoing, background: Background) -> TrioResponse:

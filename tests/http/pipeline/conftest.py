@@ -277,7 +277,7 @@ async def _running(
     async with trio.open_nursery() as nursery:
         bounds: list[Bound] = await nursery.start(partial(serve, app, server, shutdown=shutdown))
         with trio.fail_after(20):
-            async with httpx.AsyncClient(base_url=bounds[0].url) as http:
+            async with httpx.AsyncClient(base_url=bounds[0].url, verify=False) as http:
                 yield Running(http, bounds[0], stage, shutdown)
         nursery.cancel_scope.cancel()
 
