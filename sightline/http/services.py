@@ -52,6 +52,8 @@ class ResourceOptions:
     """HMAC key of the video provider's webhooks; empty: webhooks are refused."""
     frame_signing: FrameSigning = "off"
     webhook_skew_ms: int = 300_000
+    clip_seconds: int = 0
+    """Seconds of received video that are kept for clips; 0: none."""
     faucet_daily_micro: int = 50_000_000
     """Test money that a wallet gets at most on a UTC day; 0: none."""
     media_urls: tuple[str, ...] = ()

@@ -222,3 +222,15 @@ def request_view(consumer: Tab, instructions: str) -> str:
     consumer.click("#request:not([disabled])")
     consumer.page.wait_for_url("**/#/watch/*", timeout=PATIENCE_MS)
     return consumer.page.url.rpartition("/")[2]
+
+
+def end_view(consumer: Tab) -> None:
+    """End the running view, and answer the question."""
+    consumer.click("#end")
+    consumer.click("#end-sure")
+
+
+def stop_filming(phone: Tab) -> None:
+    """End the view on the phone, and answer the question."""
+    phone.click("#stop")
+    phone.click("#stop-sure")

@@ -13,6 +13,7 @@ from tests.console.people import (
     Tab,
     a_tab,
     camera_link,
+    end_view,
     request_view,
     sign_up,
 )
@@ -139,7 +140,7 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         consumer.click("#show-stills")
         consumer.shows(".stage > img")
         review.look(consumer, "watch-stills")
-        consumer.click("#end")
+        end_view(consumer)
         consumer.shows("#to-receipt")
         review.look(consumer, "watch-ended")
         phone.shows("#next-job")
@@ -150,7 +151,7 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         consumer.click("#to-receipt")
         consumer.shows(".badge.pending")
         review.look(consumer, "receipt-pending")
-        consumer.page.unroute("**/receipt")
+        consumer.page.unroute_all(behavior="wait")
         consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)
         consumer.click("#verify")
         expect(consumer.page.locator("[data-check][data-state=right]")).to_have_count(5, timeout=PATIENCE_MS)
@@ -160,14 +161,14 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         consumer.click("#verify")
         consumer.shows("[data-check=hashChain][data-state=wrong]")
         review.look(consumer, "receipt-forged")
-        consumer.page.unroute("**/receipt")
+        consumer.page.unroute_all(behavior="wait")
         consumer.page.route("**/receipt", is_mismatched)
         consumer.click("#verify")
         consumer.shows(".badge.mismatched")
         consumer.shows(".banner.bad", "settled this session otherwise")
         consumer.shows("[data-check=charge][data-state=wrong]", "settlement.mismatched")
         review.look(consumer, "receipt-mismatched")
-        consumer.page.unroute("**/receipt")
+        consumer.page.unroute_all(behavior="wait")
 
         for screen, shown in (("sessions", ".list-row"), ("wallet", "a[href*=receipt]")):
             consumer.go(screen)

@@ -1,6 +1,6 @@
 """The sound of a phone's microphone reaches who watches, once both have switched it on."""
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
     PATIENCE_MS,
@@ -11,6 +11,7 @@ from tests.console.people import (
     add_funds,
     camera_link,
     come_online,
+    end_view,
     request_view,
     sign_up,
 )
@@ -51,18 +52,23 @@ def test_who_watches_hears_the_microphone_once_both_have_switched_it_on(browser:
         phone.click("#start")
         consumer.picture("playing", within_ms=PATIENCE_MS)
         assert loudest(consumer) < 0.001, "the microphone is off at first"
-        phone.click("text=Microphone on")
-        phone.shows("text=Microphone off")
+        microphone = phone.page.get_by_role("button", name="Microphone", exact=True)
+        expect(microphone).to_have_attribute("aria-pressed", "false")
+        phone.shows("#microphone", "off")
+        microphone.click()
+        expect(microphone).to_have_attribute("aria-pressed", "true")
+        phone.shows("#microphone", "on")
         consumer.until(f"() => ({LOUDEST})(500).then((level) => level > 0.05)")
         is_muted = "document.querySelector('video').muted"
         assert consumer.page.evaluate(is_muted), "browsers play no sound that nobody asked for"
-        consumer.click("text=Sound on")
-        consumer.shows("text=Sound off")
+        sound = consumer.page.get_by_role("button", name="Sound", exact=True)
+        sound.click()
+        expect(sound).to_have_attribute("aria-pressed", "true")
         assert not consumer.page.evaluate(is_muted)
         assert loudest(consumer) > 0.05
         consumer.picture("playing", within_ms=PATIENCE_MS)
-        phone.click("text=Microphone off")
+        microphone.click()
         consumer.until(f"() => ({LOUDEST})(1500).then((level) => level < 0.001)")
-        consumer.click("#end")
+        end_view(consumer)
         consumer.shows("#to-receipt")
         assert consumer.problems == operator.problems == phone.problems == []

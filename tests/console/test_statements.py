@@ -16,6 +16,7 @@ from tests.console.people import (
     add_funds,
     camera_link,
     come_online,
+    end_view,
     request_view,
     sign_up,
 )
@@ -85,7 +86,7 @@ def test_a_month_shows_what_was_charged_and_earned_and_gives_files(browser: Brow
             expect(consumer.page.locator("#proved")).to_have_text(
                 re.compile(r"0:(0[3-9]|[1-5]\d)"), timeout=PATIENCE_MS
             )
-            consumer.click("#end")
+            end_view(consumer)
             consumer.click("#to-receipt")
             consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)
             charged = consumer.page.locator("#charged").inner_text().replace("\u00a0", " ")

@@ -16,6 +16,7 @@ from tests.console.people import (
     add_funds,
     camera_link,
     come_online,
+    end_view,
     request_view,
     sign_up,
 )
@@ -69,7 +70,7 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         consumer.shows("#extend", re.compile(r"at most [\d.]+\sUSDC more"))
         consumer.click("#extend")
         consumer.shows(".facts", "15:00")
-        consumer.click("#end")
+        end_view(consumer)
         consumer.click("#to-receipt")
         consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)
         consumer.click("#verify")

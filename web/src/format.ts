@@ -1,4 +1,5 @@
 // Numbers, times and places as people read them.
+import { serverNow } from "./api";
 import { isFromRight, leftToRight, locale, t } from "./strings";
 
 /** Micro-USDC as USDC: at least two decimals, and as many as the amount needs. */
@@ -49,6 +50,13 @@ export const dateTime = (iso: string): string =>
   new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
 export const timeOf = (iso: string): string =>
   new Intl.DateTimeFormat(locale(), { timeStyle: "medium" }).format(new Date(iso));
+
+const LATELY_MS = 60_000;
+/** When a key or a link was last used. The server learns it some seconds later, so within a minute it is not told exactly. */
+export function used(lastUsedAt: string | null): string {
+  if (lastUsedAt === null) return t("neverUsed");
+  return serverNow() - Date.parse(lastUsedAt) < LATELY_MS ? t("usedLately") : t("lastUsed", { time: dateTime(lastUsedAt) });
+}
 
 const MONTHS_MAX = 24;
 /** Months in UTC as YYYY-MM, the newest first, since the workspace was made. */

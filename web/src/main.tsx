@@ -7,11 +7,12 @@ import "./style.css";
 import { ApiError } from "./api";
 import { registerWorker } from "./app/install";
 import { short } from "./format";
+import { remembered } from "./kept";
 import { Banner, Empty, Icon, Loading, Menu, type IconName } from "./parts";
 import { Preferences } from "./preferences";
 import { go, link, place } from "./router";
 import { Running } from "./running";
-import { canBuy, canOperate, home, invitations, isConnected, me, notices, online, refresh, remembered, report, signOut, workspace } from "./store";
+import { canBuy, canOperate, home, invitations, isConnected, me, notices, online, refresh, report, signOut, workspace } from "./store";
 import { speakPreferred, t, type Word } from "./strings";
 
 type Load = () => Promise<{ default: ComponentType }>;
@@ -125,7 +126,7 @@ function App() {
       <main id="main">
         {!online.value && <Banner kind="warn" icon="warn">{t("youAreOffline")}</Banner>}
         {online.value && !isConnected.value && isIn && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
-        {isIn && canBuy.value && name !== "shared" && <Running />}
+        {isIn && name !== "shared" && <Running />}
         {me.value !== undefined ? <Screen name={name} /> : isUnreachable.value ? <Empty isPage icon="warn" title={t("errorOffline")} text={t("tryingAgain")} /> : <Loading />}
       </main>
       <Notices />

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError } from "./api";
-import { clock } from "./format";
+import { clock, short } from "./format";
 import { hasMoved } from "./router";
 import { explain, now, report } from "./store";
 import { t, type Word } from "./strings";
@@ -24,6 +24,7 @@ const PATHS = {
   warn: "M12 4 2.500 20h19L12 4Zm0 6v4.500m0 2.500v.1",
   image: "M4 5h16v14H4V5Zm0 11 5-5 4 4 2.500-2.500L20 17M15 9.500v.1",
   download: "M12 4v11m-4.500-4L12 15.500 16.500 11M5 20h14",
+  copy: "M9 9h11v11H9V9Zm-4 6H4V4h11v1",
   settings: "M5 8h9m4 0h1M5 16h1m4 0h9M16 6v4M8 14v4",
 } as const;
 export type IconName = keyof typeof PATHS;
@@ -74,33 +75,53 @@ export const Card = ({ title, aside, children, kind = "" }: Children & { title?:
   </section>
 );
 
+/** Runs when the screen shows what has changed, and its effects have moved the focus. */
+const afterEffects = (then: () => void): unknown => requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(then)));
+
+/** Moves the focus to the first of these that is still there, if what had it is gone. */
+function focusFirst(places: readonly (HTMLElement | null)[]): void {
+  const place = places.find((each) => each?.isConnected);
+  if (place == null || document.activeElement !== document.body) return;
+  place.tabIndex = -1;
+  place.focus();
+}
+
 interface ButtonProps extends Children {
   run: () => unknown;
   kind?: "main" | "plain" | "danger" | "quiet";
   disabled?: boolean;
   id?: string;
+  /** Of a button that switches something: whether it is on. Its name stays the same. */
+  isOn?: boolean;
 }
-/** A button that is busy until its work is done; what fails is shown to the user. */
-export function Button({ run, kind = "plain", disabled = false, id, children }: ButtonProps) {
+/** A button that is busy until its work is done; what fails is shown to the user. The focus stays near if the button is gone then. */
+export function Button({ run, kind = "plain", disabled = false, id, isOn, children }: ButtonProps) {
   const busy = useSignal(false);
-  const click = async (): Promise<void> => {
+  const click = async ({ currentTarget }: { currentTarget: HTMLElement }): Promise<void> => {
     if (busy.value) return;
     busy.value = true;
+    const around = [currentTarget.closest("li"), currentTarget.closest("section")?.querySelector("h2") ?? null];
     try {
       await run();
     } catch (error) {
       report(error);
     } finally {
       busy.value = false;
+      afterEffects(() => focusFirst([...around, document.querySelector<HTMLElement>("main h1")]));
     }
   };
   return (
-    <button type="button" {...(id !== undefined && { id })} class={`button ${kind}`} disabled={disabled} aria-busy={busy.value} onClick={click}>
+    <button type="button" {...(id !== undefined && { id })} class={`button ${kind}`} disabled={disabled} aria-busy={busy.value} aria-pressed={isOn} onClick={click}>
       {busy.value && <span class="spinner" aria-hidden="true" />}
       {children}
     </button>
   );
 }
+
+/** A button that turns something on and off. Its name says what, its state is shown beside it. */
+export const Switch = ({ id, isOn, run, children }: Children & { id: string; isOn: boolean; run: () => unknown }) => (
+  <Button id={id} isOn={isOn} run={run}>{children}<span class="state" aria-hidden="true">{t(isOn ? "on" : "off")}</span></Button>
+);
 
 /** A menu below its button. It closes by Escape, a press elsewhere, another page, and when `closesOn` changes. */
 export function Menu({ id, label, closesOn, children }: Children & { id?: string; label: ComponentChildren; closesOn?: unknown }) {
@@ -132,6 +153,8 @@ export function Menu({ id, label, closesOn, children }: Children & { id?: string
 }
 
 interface ConfirmProps extends Children {
+  /** Of the button that asks. That of the button which acts ends in `-sure`. */
+  id?: string;
   run: () => unknown;
   /** What is asked, with the name of what it is about. */
   question: string;
@@ -139,7 +162,7 @@ interface ConfirmProps extends Children {
   action: string;
 }
 /** A button that asks before it acts. */
-export function Confirm({ run, question, action, children }: ConfirmProps) {
+export function Confirm({ id, run, question, action, children }: ConfirmProps) {
   const isAsking = useSignal(false);
   const node = useFocusAfter<HTMLDivElement>([isAsking.value]);
   return (
@@ -148,15 +171,81 @@ export function Confirm({ run, question, action, children }: ConfirmProps) {
         <>
           <p>{question}</p>
           <div class="row">
-            <Button kind="danger" run={async () => (await run(), (isAsking.value = false))}>{action}</Button>
+            <Button kind="danger" {...(id !== undefined && { id: `${id}-sure` })} run={async () => (await run(), (isAsking.value = false))}>{action}</Button>
             <Button run={() => (isAsking.value = false)}>{t("cancel")}</Button>
           </div>
         </>
       ) : (
-        <Button kind="danger" run={() => (isAsking.value = true)}>{children}</Button>
+        <Button kind="danger" {...(id !== undefined && { id })} run={() => (isAsking.value = true)}>{children}</Button>
       )}
     </div>
   );
+}
+
+const COPIED_MS = 3000;
+/** Copies a text, and says that it did. `name`: shown as an icon, with this name. */
+export function Copy({ text, label, name }: { text: string; label?: string; name?: string }) {
+  const isCopied = useSignal(false);
+  const copy = async (): Promise<void> => {
+    await copyText(text);
+    isCopied.value = true;
+    setTimeout(() => (isCopied.value = false), COPIED_MS);
+  };
+  return (
+    <>
+      {name === undefined ? (
+        <Button run={copy}>{isCopied.value ? <><Icon name="check" />{t("copied")}</> : (label ?? t("copy"))}</Button>
+      ) : (
+        <Button kind="quiet" run={copy}><Icon name={isCopied.value ? "check" : "copy"} /><span class="sr">{name}</span></Button>
+      )}
+      <span class="sr" role="status">{isCopied.value && t("copied")}</span>
+    </>
+  );
+}
+
+async function copyText(text: string): Promise<void> {
+  if (isSecureContext) return navigator.clipboard.writeText(text);
+  // Pages by http at an address of the local network have no clipboard.
+  const before = document.activeElement;
+  const field = Object.assign(document.createElement("textarea"), { value: text, className: "sr" });
+  document.body.append(field);
+  field.select();
+  const isDone = document.execCommand("copy");
+  field.remove();
+  if (before instanceof HTMLElement) before.focus();
+  if (!isDone) throw new Error(t("copyFailed"));
+}
+
+/** An address or a hash, shortened. The whole of it is its title, and is copied. */
+export const Address = ({ value }: { value: string }) => (
+  <span class="address">
+    <code title={value}>{short(value)}</code>
+    <span class="on-paper"><code>{value}</code></span>
+    <Copy text={value} name={t("copyOf", { text: short(value) })} />
+  </span>
+);
+
+/** What is shown once, such as a key or a link. It takes the focus, so that it is read and can be copied at once. */
+export function Secret({ id, title, label, value, children }: Children & { id: string; title: string; label: string; value: string }) {
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => field.current?.focus(), [value]);
+  return (
+    <Banner kind="good" icon="check">
+      <strong id={`${id}-title`}>{title}</strong>
+      <div class="secret">
+        <textarea id={id} ref={field} dir="ltr" rows={2} readOnly aria-label={label} aria-describedby={`${id}-title`} value={value} onFocus={(event) => event.currentTarget.select()} />
+        <Copy text={value} />
+        {children !== undefined && <p>{children}</p>}
+      </div>
+    </Banner>
+  );
+}
+
+const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|.+\.localhost)$/;
+/** Before a link for another device: its host may mean this computer itself. */
+export function Loopback({ url = location.origin }: { url?: string }) {
+  const { host, hostname } = new URL(url);
+  return LOOPBACK.test(hostname) ? <Banner kind="warn" icon="warn">{t("loopback", { host })}</Banner> : null;
 }
 
 export const Field = ({ label, hint, error, children }: Children & { label: string; hint?: string; error?: string }) => (

@@ -1,19 +1,27 @@
 // What runs and costs money, on every screen but its own: place, time, cost, the way back and the end.
+import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need, once } from "./api";
-import { clock, point, usdc } from "./format";
-import { Badge, Button, Icon } from "./parts";
+import { clock, point, usdc, withoutFee } from "./format";
+import { endingOf, noteEnd } from "./live/endings";
+import { Badge, Button, Confirm, Icon } from "./parts";
 import { link, place } from "./router";
-import { now, refreshFunds, tell, told, workspace, type Session } from "./store";
+import { canBuy, now, refreshFunds, tell, told, workspace, type Session } from "./store";
 import { t } from "./strings";
 
 const READ_EVERY_MS = 5000;
 const OPEN = ["REQUESTED", "ASSIGNED", "LIVE"] as const;
 const isOpen = (session: Session): boolean => (OPEN as readonly string[]).includes(session.state);
 const isOwn = (session: Session): boolean => session.consumerWorkspaceId === workspace.value?.id;
+const isParty = (session: Session): boolean => isOwn(session) || session.operatorWorkspaceId === workspace.value?.id;
 
 /** The sessions of the workspace as consumer that are not over. */
 export const openViews = (): readonly Session[] => [...told.value.values()].filter((each) => isOwn(each) && isOpen(each));
+
+/** Views that were live while this page was open, and those of them whose end was read. */
+const ran = new Set<string>();
+const closed = signal<ReadonlySet<string>>(new Set());
+const forgetEnd = (id: string): void => void (closed.value = new Set(closed.value).add(id));
 
 async function readOpen(): Promise<void> {
   const query = { view: "consumer" as const, state: [...OPEN], limit: 20 };
@@ -28,7 +36,7 @@ addEventListener("beforeunload", (event) => {
 export function Running() {
   const id = workspace.value?.id;
   useEffect(() => {
-    if (id !== undefined) void readOpen().catch(() => undefined);
+    if (id !== undefined && canBuy.value) void readOpen().catch(() => undefined);
   }, [id]);
   const shown = openViews().filter((each) => place.value.screen !== "watch" || place.value.id !== each.id);
   const live = shown.filter((each) => each.state === "LIVE").map((each) => each.id).join(" ");
@@ -38,6 +46,15 @@ export function Running() {
     const timer = setInterval(() => live.split(" ").forEach((each) => void read(each).catch(() => undefined)), READ_EVERY_MS);
     return () => clearInterval(timer);
   }, [live]);
+  const parties = [...told.value.values()].filter(isParty);
+  for (const each of parties) if (each.state === "LIVE") ran.add(each.id);
+  // What ran must not just vanish: another device may have ended it. Its own screens say it too.
+  const seen = ["watch", "receipt"].includes(place.value.screen) ? place.value.id : "";
+  const isSeen = told.value.get(seen)?.state === "ENDED";
+  useEffect(() => {
+    if (isSeen) forgetEnd(seen);
+  }, [seen, isSeen]);
+  const over = parties.filter((each) => each.state === "ENDED" && ran.has(each.id) && each.id !== seen && !closed.value.has(each.id));
   return (
     <>
       {shown.map((session) => (
@@ -47,15 +64,32 @@ export function Running() {
           {session.startedAt !== null && <span class="number">{clock((now.value - Date.parse(session.startedAt)) / 1000)}</span>}
           <strong class="number">{usdc(session.accruedMicroUsdc)}</strong>
           <a class="button" href={link("watch", session.id)}><Icon name="eye" />{t("returnToView")}</a>
-          <Button kind="danger" run={() => close(session)}>{t(session.state === "LIVE" ? "endSession" : "cancelRequest")}</Button>
+          {session.state === "LIVE" ? (
+            <Confirm question={t("endAsk", { amount: usdc(session.accruedMicroUsdc) })} action={t("endSession")} run={() => close(session)}>{t("endSession")}</Confirm>
+          ) : (
+            <Button kind="danger" run={() => close(session)}>{t("cancelRequest")}</Button>
+          )}
         </section>
       ))}
+      <div class="stack ends" role="status">
+        {over.map((session) => (
+          <section key={session.id} class="running over" aria-label={t("ended")}>
+            <Badge state={session.state} />
+            <span class="number">{point(session.requestedLat, session.requestedLng)}</span>
+            <span>{endingOf(session, workspace.value?.id)}</span>
+            <strong class="number">{usdc(isOwn(session) ? session.chargedMicroUsdc : withoutFee(session.chargedMicroUsdc, session.platformFeeBps))}</strong>
+            <a class="button" href={link("receipt", session.id)}>{t("seeReceipt")}</a>
+            <Button kind="quiet" run={() => forgetEnd(session.id)}><Icon name="cross" /><span class="sr">{t("close")}</span></Button>
+          </section>
+        ))}
+      </div>
     </>
   );
 }
 
 async function close(session: Session): Promise<void> {
   const params = { path: { id: session.id }, header: once() };
+  noteEnd(session.id);
   tell(await need(session.state === "REQUESTED" ? api.DELETE("/api/v1/sessions/{id}", { params }) : api.POST("/api/v1/sessions/{id}/end", { params })));
   await refreshFunds();
 }

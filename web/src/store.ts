@@ -1,6 +1,7 @@
 // The state that screens share. Everything else is local to its screen.
 import { computed, effect, signal } from "@preact/signals";
 import { ApiError, api, need, serverNow, type Model } from "./api";
+import { forget, keep, remembered } from "./kept";
 import { followShared } from "./live/shared";
 import { go, place } from "./router";
 import { isFromRight, language, t, type Word } from "./strings";
@@ -8,12 +9,7 @@ import { isFromRight, language, t, type Word } from "./strings";
 export type Session = Model["Session"];
 export type Theme = "system" | "light" | "dark";
 
-const kept = (name: string): string | null => localStorage.getItem(`sightline.${name}`);
-export const keep = (name: string, value: string): void => localStorage.setItem(`sightline.${name}`, value);
-export const forget = (name: string): void => localStorage.removeItem(`sightline.${name}`);
-export const remembered = kept;
-
-export const theme = signal<Theme>((kept("theme") as Theme | null) ?? "system");
+export const theme = signal<Theme>((remembered("theme") as Theme | null) ?? "system");
 effect(() => {
   document.documentElement.dataset["theme"] = theme.value;
   document.documentElement.lang = language.value;

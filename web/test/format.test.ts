@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { clock, effect, inCents, microOf, monthsSince, roughly, usdc } from "../src/format";
+import { clock, effect, inCents, microOf, monthsSince, roughly, usdc, used } from "../src/format";
 
 const plain = (text: string): string => text.replaceAll("\u00a0", " ");
 
@@ -8,6 +8,13 @@ test("a price has at most three digits, and cents below one USDC", () => {
   assert.deepEqual([71_280n, 1_250_000n, 3_210n, 0n].map((each) => plain(roughly(each))), ["0.0713 USDC", "1.25 USDC", "0.00321 USDC", "0 USDC"]);
   assert.deepEqual([71_280n, 1_250_000n, 3_210n, 0n].map(inCents), [", about 7 cents", "", ", about 0.32 cents", ""]);
   assert.deepEqual([1.1875, 1, 0.8].map(effect), ["+18.8%", "0%", "-20%"]);
+});
+
+test("a use within the last minute is not told exactly", () => {
+  const ago = (ms: number): string => new Date(Date.now() - ms).toISOString();
+  assert.equal(used(null), "never used");
+  assert.equal(used(ago(50_000)), "used within the last minute");
+  assert.match(used(ago(70_000)), /^last used /);
 });
 
 test("amounts are exact", () => {

@@ -46,6 +46,17 @@ test("a label says region and country, and places of one name are told apart", (
   language.value = "en";
 });
 
+test("in Arabic, a city has its Arabic name where one is known", () => {
+  language.value = "ar";
+  try {
+    const found = ["Berlin", "برلين", "München", "القاهرة", "برشلونة", "Oberstdorf"].map((each) => best(each)?.label);
+    assert.deepEqual(found, ["برلين (Berlin)، ألمانيا", "برلين، ألمانيا", "München (ميونخ)، ألمانيا", "القاهرة، مصر", "برشلونة، إسبانيا", "Oberstdorf، Bavaria، ألمانيا"]);
+  } finally {
+    language.value = "en";
+  }
+  assert.equal(best("برلين")?.label, "برلين (Berlin), Germany");
+});
+
 test("the whole name comes before a larger city that only begins with it", () => {
   assert.match(best("York")?.label ?? "", /^York, England/);
 });

@@ -34,6 +34,7 @@ def resource_options(settings: Settings, secrets: Secrets) -> ResourceOptions:
         map_postcodes_path=settings.postcodes_path,
         invoice_issuer=settings.invoice_issuer,
         frame_signing=settings.frame_signing,
+        clip_seconds=settings.video_clip_seconds,
         faucet_daily_micro=settings.chain_faucet_daily_micro,
         streams_max=share_of_worker(settings, ResourceOptions().streams_max),
     )

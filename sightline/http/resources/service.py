@@ -41,6 +41,7 @@ class HealthAndConfig:
             "usdcAddress": chain.usdc_address,
             "settlementAddress": chain.settlement_address,
             "isEscrow": chain.is_escrow,
+            "clipSeconds": self._services.options.clip_seconds,
         }
         return Reply(data)
 

@@ -141,7 +141,7 @@ class FaucetPayment(Output):
 
 
 class ChainConfig(Output):
-    """What a client needs to drive a wallet."""
+    """What a client needs to drive a wallet, and what the server offers."""
 
     environment: Literal["TEST"]
     chain_id: int
@@ -151,6 +151,7 @@ class ChainConfig(Output):
     usdc_address: Address
     settlement_address: Address
     is_escrow: bool = Field(description="Whether a session needs a signed `payment`, or the workspace a mandate")
+    clip_seconds: int = Field(description="Seconds of video that the server keeps for clips; 0: it has no clips")
 
 
 class Health(Output):

@@ -13,6 +13,7 @@ from tests.console.people import (
     come_online,
     request_view,
     sign_up,
+    stop_filming,
 )
 from tests.console.review import Review
 
@@ -45,7 +46,7 @@ def test_the_player_says_soon_that_the_camera_is_gone_and_plays_soon_after_its_r
             phone.page.goto(link)
             phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=PATIENCE_MS)
             consumer.picture("playing", within_ms=SOON_MS)
-            phone.click("#stop")
+            stop_filming(phone)
         consumer.shows("#to-receipt")
         review.done(consumer, operator)
 
@@ -74,7 +75,7 @@ def test_an_offline_phone_pauses_the_meter_and_goes_on_when_it_is_back(browser: 
             assert restart.value.status == 200, "ICE is restarted, and the publisher stays the same"
             expect(consumer.page.locator(".banner.warn")).to_have_count(0, timeout=PATIENCE_MS)
             consumer.shows(".badge.live")
-            phone.click("#stop")
+            stop_filming(phone)
             consumer.shows("#to-receipt")
             review.done(consumer, operator, phone)
 
@@ -123,7 +124,7 @@ def test_every_screen_recovers_when_the_server_is_killed_and_started_again(brows
         for count in (1, 2):
             consumer.click("#snapshot")
             expect(consumer.page.locator("img.snapshot")).to_have_count(count, timeout=PATIENCE_MS)
-        phone.click("#stop")
+        stop_filming(phone)
         consumer.shows("#to-receipt")
         expect(consumer.page.locator("img.snapshot")).to_have_count(2)
         assert consumer.problems == operator.problems == phone.problems == []

@@ -15,6 +15,7 @@ from tests.console.people import (
     come_online,
     request_view,
     sign_up,
+    stop_filming,
 )
 from tests.console.review import Review
 
@@ -76,7 +77,7 @@ def test_a_view_with_a_long_title_is_read_on_a_phone_and_its_receipt_on_paper(br
             consumer.shows(".wish", LONG)
             review.look(consumer, "watch-long-title")
             consumer.page.set_viewport_size(PHONE)
-            phone.click("#stop")
+            stop_filming(phone)
         consumer.shows("#to-receipt")
         consumer.page.set_viewport_size(ViewportSize(width=1280, height=860))
         consumer.page.route("**/receipt", is_overlapping)
@@ -108,7 +109,7 @@ def test_the_end_of_a_view_is_on_the_first_screen_of_a_phone(browser: Browser, s
             assert end is not None
             assert bar is not None
             assert end["y"] + end["height"] <= bar["y"], "above the bar at the bottom"
-            phone.click("#stop")
+            stop_filming(phone)
         assert consumer.problems == operator.problems == []
 
 

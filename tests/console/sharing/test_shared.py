@@ -12,6 +12,7 @@ from tests.console.people import (
     add_funds,
     camera_link,
     come_online,
+    end_view,
     request_view,
     sign_up,
 )
@@ -78,7 +79,7 @@ def test_a_view_is_shared_by_a_link_that_can_be_revoked(browser: Browser, server
         assert viewers_of(url, session_id, key).json()["code"] == "REVOKED_API_KEY"
         expect(second.page.locator(".stage[data-picture=playing]")).to_be_visible()
 
-        consumer.click("#end")
+        end_view(consumer)
         second.shows(".empty h1", "This view has ended")
         review.look(second, "shared-ended", (PHONE,))
         consumer.click("#to-receipt")

@@ -1,7 +1,8 @@
 // Who signs: a wallet extension (EIP-6963), or a throw-away test wallet that this browser keeps.
 import { signal } from "@preact/signals";
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils.js";
-import { config, forget, keep, remembered } from "../store";
+import { forget, keep, remembered } from "../kept";
+import { config } from "../store";
 import { mined } from "./rpc";
 import type { Signer } from "./wallet";
 

@@ -1,8 +1,8 @@
 // A key pair in this browser, for test chains: phones have no wallet extensions, and strangers no wallet.
 import { addr, eip191Signer, signTyped, Transaction } from "micro-eth-signer";
-import { keep, remembered } from "../store";
 import { mined, rpc } from "./rpc";
 import type { Signer } from "./wallet";
+import { keep, remembered } from "../kept";
 
 type TypedJson = Parameters<typeof signTyped>[0];
 

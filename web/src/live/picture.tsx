@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { Player, Stills, type Connection, type PlayerStatus, type Still } from "sightline-js";
 import { reachable } from "../api";
 import { timeOf } from "../format";
-import { Button, Icon } from "../parts";
+import { Button, Icon, Switch } from "../parts";
 import { t, type Word } from "../strings";
 
 const CONNECTING: PlayerStatus = { picture: "connecting", delayMs: null };
@@ -67,7 +67,7 @@ export function Picture({ connection, sessionId, url, isServerAway, isOver, chil
         {children}
         {!wantsStills.value && (
           <>
-            <Button run={() => (isMuted.value = !isMuted.value)}>{t(isMuted.value ? "listen" : "mute")}</Button>
+            <Switch id="sound" isOn={!isMuted.value} run={() => (isMuted.value = !isMuted.value)}>{t("sound")}</Switch>
             <Button run={() => video.current?.requestFullscreen()}>{t("fullScreen")}</Button>
           </>
         )}

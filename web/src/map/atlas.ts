@@ -5,7 +5,8 @@ import { feature, mesh } from "topojson-client";
 import type { Feature, FeatureCollection, MultiPolygon, Position } from "geojson";
 import type { GeometryCollection, Topology } from "topojson-specification";
 import worldFile from "./world.gen.json";
-import { t } from "../strings";
+import { metres } from "../format";
+import { locale, t } from "../strings";
 import { cities, type City } from "./cities";
 import type { StreetFile } from "./streets";
 
@@ -22,6 +23,8 @@ export interface Scene {
   cellDegrees: number;
   /** Frame the fence itself rather than its surroundings. */
   isClose: boolean;
+  /** A cell that is framed too. */
+  also?: { south: number; west: number; degrees: number } | null;
 }
 interface Streets {
   /** Pictures of another server. */
@@ -52,6 +55,18 @@ const LABEL_BOX = { width: 110, height: 30 };
 /** No labels under the zoom buttons. */
 const BUTTONS_BOX = { width: 56, height: 96 };
 
+/** Leaflet's own writes "m" and "km" in every language. */
+class Scale extends L.Control.Scale {
+  private declare readonly _mScale: HTMLElement;
+  private declare readonly _getRoundNum: (value: number) => number;
+  private declare readonly _updateScale: (node: HTMLElement, text: string, ratio: number) => void;
+
+  protected _updateMetric(maxMetres: number): void {
+    const length = this._getRoundNum(maxMetres);
+    this._updateScale(this._mScale, metres(length), length / maxMetres);
+  }
+}
+
 let data: Promise<{ topology: Topology; streets: Streets }> | null = null;
 const load = (): NonNullable<typeof data> =>
   (data ??= Promise.all([fetch(worldFile), fetch("/console/map.json")])
@@ -78,7 +93,7 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
     zoomSnap: 0.5,
   }).fitBounds(WHOLE_WORLD);
   L.control.zoom({ zoomInTitle: t("zoomIn"), zoomOutTitle: t("zoomOut"), zoomInText: "+", zoomOutText: "−" }).addTo(map);
-  L.control.scale({ imperial: false, position: "topright" }).addTo(map);
+  new Scale({ imperial: false, position: "topright" }).addTo(map);
   const credit = [DATA_CREDIT, streets.attribution].filter((each) => each !== "").join(" · ");
   L.control.attribution({ prefix: false }).addAttribution(escaped(credit)).addTo(map);
   if (streets.tilesUrl === null) drawWorld(map, topology);
@@ -131,16 +146,17 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
       isClose = scene.isClose;
       scenery.clearLayers();
       draw(scenery, scene);
-      const { fence, operator } = scene;
+      const { fence, operator, also } = scene;
       const isAway = fence !== null && operator !== null && map.distance(fence, operator) > fence.radiusM;
       const away = isAway ? `${operator.lat.toFixed(2)} ${operator.lng.toFixed(2)}` : "";
-      const frame = fence === null ? "" : `${fence.lat} ${fence.lng} ${fence.radiusM} ${isClose ? away : ""}`;
+      const frame = fence === null ? "" : `${fence.lat} ${fence.lng} ${fence.radiusM} ${isClose ? away : ""} ${also?.south} ${also?.west}`;
       if (fence === null || frame === framed) return;
       const area = L.latLng(fence).toBounds(fence.radiusM * (isClose ? 2.5 : SURROUNDINGS));
       const isIn = framed !== "" && map.getBounds().contains(L.latLng(fence).toBounds(fence.radiusM * 2)) && radiusPx(map, fence) >= CIRCLE_PX_MIN;
       framed = frame;
       if (isAway) area.extend(L.latLng(operator).toBounds(fence.radiusM * 2.5));
-      if (isClose || !isIn) map.fitBounds(area, { animate: false });
+      if (also != null) area.extend([also.south, also.west]).extend([also.south + also.degrees, also.west + also.degrees]);
+      if (isClose || !isIn || also != null) map.fitBounds(area, { animate: false });
     },
     close() {
       isOpen = false;
@@ -201,7 +217,7 @@ function draw(scenery: L.LayerGroup, { fence, operator, cells, cellDegrees }: Sc
     const corners: L.LatLngBoundsLiteral = [[south, west], [south + cellDegrees, west + cellDegrees]];
     scenery.addLayer(L.rectangle(corners, { className: "map-cell", weight: 1, interactive: false }));
     const centre: L.LatLngTuple = [south + cellDegrees / 2, west + cellDegrees / 2];
-    scenery.addLayer(mark(centre, "map-count", String(operators)));
+    scenery.addLayer(mark(centre, "map-count", new Intl.NumberFormat(locale()).format(operators)));
   }
   if (fence !== null) {
     const circle = L.circle(fence, { radius: fence.radiusM, className: "map-fence", weight: 2, interactive: false });

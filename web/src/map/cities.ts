@@ -1,5 +1,7 @@
 // The largest cities of the world, for names on the map. Data: GeoNames, CC BY 4.0.
+import { language } from "../strings";
 import file from "./cities.gen.json";
+import arabicFile from "./cities_ar.gen.json";
 
 export interface City {
   name: string;
@@ -8,16 +10,21 @@ export interface City {
   lng: number;
 }
 
-let loading: Promise<readonly City[]> | null = null;
+const loading = new Map<string, Promise<readonly City[]>>();
 
-/** All cities, largest first. Loaded once; a failure is tried again at the next call. */
+/** All cities, largest first, by their names in the chosen language where they are known. Loaded once; a failure is tried again at the next call. */
 export function cities(): Promise<readonly City[]> {
-  loading ??= fetch(file)
-    .then((answer) => answer.json())
-    .then((rows: [string, string, number, number][]) => rows.map(([name, country, lat, lng]) => ({ name, country, lat, lng })))
-    .catch((error: unknown) => {
-      loading = null;
-      throw error;
-    });
-  return loading;
+  const name = language.value;
+  const found = loading.get(name) ?? read(name === "ar").catch((error: unknown) => {
+    loading.delete(name);
+    throw error;
+  });
+  loading.set(name, found);
+  return found;
+}
+
+async function read(isArabic: boolean): Promise<readonly City[]> {
+  const json = async <T>(url: string): Promise<T> => (await (await fetch(url)).json()) as T;
+  const [rows, arabic] = await Promise.all([json<[string, string, number, number][]>(file), isArabic ? json<Record<number, string>>(arabicFile) : {}]);
+  return rows.map(([name, country, lat, lng], at) => ({ name: (arabic as Record<number, string>)[at] ?? name, country, lat, lng }));
 }

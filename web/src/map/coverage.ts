@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need, type Model } from "../api";
+import { distanceM } from "../format";
 
 /** The API answers at most this many degrees each way. */
 const BOX_DEGREES_MAX = 20;
@@ -27,6 +28,22 @@ export function useCoverage(): { coverage: Shown | null; onView: (box: Box) => v
     return () => (clearTimeout(first), clearInterval(again));
   }, [box.value]);
   return { coverage: coverage.value, onView: (shown) => (box.value = shown) };
+}
+
+export interface Cell {
+  south: number;
+  west: number;
+  degrees: number;
+}
+
+/** The cell with operators online that is nearest to a place, of those that the API shows at once; null if there is none. */
+export async function nearestCell(at: { lat: number; lng: number }): Promise<Cell | null> {
+  const half = BOX_DEGREES_MAX / 2 - 0.1; // the API widens the box to whole cells
+  const box = [Math.max(-180, at.lng - half), Math.max(-90, at.lat - half), Math.min(180, at.lng + half), Math.min(90, at.lat + half)];
+  const { items, cellDegrees } = await need(api.GET("/api/v1/coverage", { params: { query: { bbox: box.map((each) => each.toFixed(4)).join(",") } } }));
+  const away = ({ south, west }: { south: number; west: number }): number => distanceM(at.lat, at.lng, south + cellDegrees / 2, west + cellDegrees / 2);
+  const [first] = [...items].sort((a, b) => away(a) - away(b));
+  return first === undefined ? null : { south: first.south, west: first.west, degrees: cellDegrees };
 }
 
 /** Operators online in the cell of a place. */

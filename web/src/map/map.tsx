@@ -1,12 +1,16 @@
 // A map of a screen. What it shows and does is also in the screen's form: without the map nothing is missing.
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { t } from "../strings";
+import { language, t, type Word } from "../strings";
 import type { Atlas, Hooks, Scene } from "./atlas";
 
 export type { Scene } from "./atlas";
 
-export function PlaceMap({ scene, isSmall = false, ...hooks }: Hooks & { scene: Scene; isSmall?: boolean }) {
+type PlaceMapProps = Hooks & { scene: Scene; isSmall?: boolean };
+/** Drawn anew in another language: names, units and the buttons are part of it. */
+export const PlaceMap = (props: PlaceMapProps) => <DrawnMap key={language.value} {...props} />;
+
+function DrawnMap({ scene, isSmall = false, ...hooks }: PlaceMapProps) {
   const node = useRef<HTMLDivElement>(null);
   const atlas = useSignal<Atlas | null>(null);
   const hasFailed = useSignal(false);
@@ -33,8 +37,29 @@ export function PlaceMap({ scene, isSmall = false, ...hooks }: Hooks & { scene: 
   useEffect(() => atlas.value?.show(scene), [atlas.value, JSON.stringify(scene)]);
   if (hasFailed.value) return null;
   return (
-    <div class={isSmall ? "map small" : "map"} data-map={atlas.value === null ? "loading" : "ready"}>
-      <div ref={node} class="map-view" role="application" aria-label={t(hooks.onPick === undefined ? "mapToLook" : "mapToPick")} />
-    </div>
+    <figure>
+      <div class={isSmall ? "map small" : "map"} data-map={atlas.value === null ? "loading" : "ready"}>
+        <div ref={node} class="map-view" role="application" aria-label={t(hooks.onPick === undefined ? "mapToLook" : "mapToPick")} />
+      </div>
+      <Legend scene={scene} hasCoverage={hooks.onView !== undefined} />
+    </figure>
+  );
+}
+
+/** What the marks on the map mean. */
+function Legend({ scene, hasCoverage }: { scene: Scene; hasCoverage: boolean }) {
+  const marks: [string, Word, boolean][] = [
+    ["fence", "legendArea", scene.fence !== null],
+    ["operator", "legendOperator", scene.operator !== null],
+    ["cell", "legendCells", hasCoverage],
+  ];
+  return (
+    <figcaption>
+      <ul class="legend" aria-label={t("legend")}>
+        {marks.filter(([, , isShown]) => isShown).map(([mark, word]) => (
+          <li key={mark}><span class={`legend-mark ${mark}`} aria-hidden="true" />{t(word)}</li>
+        ))}
+      </ul>
+    </figcaption>
   );
 }

@@ -3,9 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { coordinates } from "../format";
+import { point } from "../format";
 import { t } from "../strings";
-import { isShortLink, parsePoint } from "./coordinates";
+import { isShortLink } from "./coordinates";
+import { typed, type Place } from "./place";
 import { mayBePostcode, postcodes, searchPostcodes, type Postcode } from "./postcodes";
 import { places, search, type City, type Suggestion } from "./search";
 
@@ -15,21 +16,21 @@ interface PlaceFieldProps {
   id: string;
   label: string;
   hint: string;
-  /** What the field shows. A chosen name is replaced by its coordinates. */
-  text: Signal<string>;
+  /** What the field shows. A chosen name stays, with its coordinates below. */
+  place: Signal<Place>;
   /** A button beside the field. */
   children?: ComponentChildren;
 }
-export function PlaceField({ id, label, hint, text, children }: PlaceFieldProps) {
+export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps) {
   const names = useSignal<readonly City[] | null>(null);
   const hasFailed = useSignal(false);
   const active = useSignal(-1);
   const closedFor = useSignal<string | null>(null);
   const chosenByEnter = useSignal<string | null>(null);
-  const chosen = useSignal<{ text: string; label: string } | null>(null);
-  const isName = useComputed(() => /\p{L}/u.test(text.value) && !/^(?:https?|geo):/i.test(text.value.trim()) && parsePoint(text.value) === null);
+  const text = useComputed(() => place.value.text);
+  const isName = useComputed(() => /\p{L}/u.test(text.value) && !/^(?:https?|geo):/i.test(text.value.trim()) && place.value.point === null);
   const codes = useSignal<readonly Postcode[]>([]);
-  const isCode = useComputed(() => mayBePostcode(text.value) && parsePoint(text.value) === null);
+  const isCode = useComputed(() => mayBePostcode(text.value) && place.value.point === null);
   const options = useComputed<readonly Suggestion[]>(() => {
     const coded = isCode.value ? searchPostcodes(codes.value, text.value, SUGGESTIONS) : [];
     return coded.length > 0 || !isName.value || names.value === null ? coded : search(names.value, text.value, SUGGESTIONS);
@@ -54,8 +55,7 @@ export function PlaceField({ id, label, hint, text, children }: PlaceFieldProps)
   }, [text.value]);
 
   const choose = ({ label, lat, lng }: Suggestion): void => {
-    text.value = coordinates(lat, lng);
-    chosen.value = { text: text.value, label };
+    place.value = { text: label, point: { lat, lng } };
     active.value = -1;
   };
   // Enter may come before the names are loaded: it then chooses as soon as they are.
@@ -80,16 +80,17 @@ export function PlaceField({ id, label, hint, text, children }: PlaceFieldProps)
     } else return;
     event.preventDefault();
   };
-  const type = (typed: string): void => {
-    text.value = typed;
+  const type = (written: string): void => {
+    place.value = typed(written);
     active.value = -1;
     closedFor.value = null;
     chosenByEnter.value = null;
   };
 
   const listId = `${id}-list`;
-  const said = chosen.value?.text === text.value ? chosen.value.label : null;
-  const isWrong = text.value !== "" && parsePoint(text.value) === null && options.value.length === 0 && (!isName.value || names.value !== null || hasFailed.value);
+  const where = place.value.point;
+  const said = where === null || !/\p{L}/u.test(text.value) ? null : point(where.lat, where.lng);
+  const isWrong = text.value !== "" && where === null && options.value.length === 0 && (!isName.value || names.value !== null || hasFailed.value);
   const problem = !isWrong ? null : isShortLink(text.value) ? t("placeShortLink") : t(isName.value && hasFailed.value ? "placeNamesFailed" : "placeWrong");
   return (
     <div class={problem === null ? "field" : "field wrong"}>

@@ -1,5 +1,6 @@
 // Cities and towns by name: in English, in their own language and script. Data: GeoNames, CC BY 4.0; loaded when somebody types a name.
 import file from "./places.gen.txt";
+import { listed } from "../format";
 import { language } from "../strings";
 import { recover, shortCode } from "./plus_code";
 
@@ -119,7 +120,14 @@ export function countryIn(code: string, tongue: string): string {
   return known.of(code) ?? code;
 }
 
+const ARABIC = /^[\p{Script=Arabic}\s-]+$/u;
+
+/** The name that was found and the usual one, with region and country. Names of regions are known in Latin letters only. */
 function labelOf({ name, others, region, country }: City, key: number): string {
-  const own = key === 0 ? name : `${others[key - 1] ?? ""} (${name})`;
-  return [own, ...(region === "" || plain(region).includes(plain(name)) ? [] : [region]), countryIn(country, language.value)].join(", ");
+  const arabic = language.value === "ar" ? others.find((each) => ARABIC.test(each)) : undefined;
+  const found = key === 0 ? name : (others[key - 1] ?? "");
+  const usual = arabic ?? name;
+  const own = found === usual ? found : arabic !== undefined && key === 0 ? `${usual} (${found})` : `${found} (${usual})`;
+  const hasRegion = arabic === undefined && region !== "" && !plain(region).includes(plain(name));
+  return listed([own, ...(hasRegion ? [region] : []), countryIn(country, language.value)]);
 }

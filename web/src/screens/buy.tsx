@@ -1,17 +1,17 @@
 // Ask for a view: where, how long, what it costs at most.
-import { useSignal } from "@preact/signals";
+import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
 import { requestSession } from "../chain/payment";
-import { clock, effect, inCents, metres, coordinates, roughly, usdc } from "../format";
+import { clock, distanceM, effect, inCents, metres, roughly, usdc } from "../format";
 import { positionProblem } from "../live/problems";
-import { operatorsAt, useCoverage } from "../map/coverage";
+import { nearestCell, operatorsAt, useCoverage, type Cell } from "../map/coverage";
 import { PlaceMap } from "../map/map";
 import { Banner, Button, Card, Countdown, Facts, Field, Icon, Page } from "../parts";
-import { parsePoint } from "../place/coordinates";
 import { PlaceField } from "../place/field";
+import { keepPlace, keptPlace, placeAt } from "../place/place";
 import { go } from "../router";
-import { config, explain, funds, keep, notify, now, remembered, refreshFunds, report } from "../store";
+import { config, explain, funds, notify, now, refreshFunds, report } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
@@ -20,7 +20,7 @@ const LEASE_S = 60;
 const RADII = [100, 250, 500, 1000, 5000] as const;
 
 export default function Buy() {
-  const where = useSignal(remembered("place") ?? "");
+  const where = useSignal(keptPlace());
   const duration = useSignal(300);
   const radius = useSignal(500);
   const instructions = useSignal("");
@@ -29,9 +29,10 @@ export default function Buy() {
   const asked = useRef("");
   const newest = useRef("");
   const isOutdated = useRef(false);
-  newest.current = `${where.value} ${duration.value}`;
+  newest.current = `${where.value.point?.lat} ${where.value.point?.lng} ${duration.value}`;
   const { coverage, onView } = useCoverage();
-  const chosen = parsePoint(where.value);
+  const nearest = useSignal<Cell | null>(null);
+  const chosen = where.value.point;
   // Operators who came or went make the price of before wrong.
   const here = chosen === null || coverage === null ? null : operatorsAt(coverage, chosen);
   const isExpired = quote.value !== null && Date.parse(quote.value.expiresAt) <= now.value;
@@ -79,7 +80,7 @@ export default function Buy() {
   const locate = (): Promise<void> =>
     new Promise((done) =>
       navigator.geolocation.getCurrentPosition(
-        ({ coords }) => (done(), (where.value = coordinates(coords.latitude, coords.longitude))),
+        ({ coords }) => (done(), (where.value = placeAt(coords.latitude, coords.longitude))),
         (error) => (done(), notify(positionProblem(error), "", true)),
         { enableHighAccuracy: true, timeout: 10_000 },
       ),
@@ -87,7 +88,7 @@ export default function Buy() {
   const request = async (): Promise<void> => {
     const price = quote.value;
     if (price === null || chosen === null) return;
-    keep("place", where.value);
+    keepPlace(where.value);
     const body = {
       lat: chosen.lat,
       lng: chosen.lng,
@@ -123,7 +124,7 @@ export default function Buy() {
       <div class="columns">
         <Card>
           <div class="form">
-            <PlaceField id="place" label={t("place")} hint={t("placeHint")} text={where}>
+            <PlaceField id="place" label={t("place")} hint={t("placeHint")} place={where}>
               <Button run={locate}><Icon name="pin" />{t("myPosition")}</Button>
             </PlaceField>
             <PlaceMap
@@ -133,8 +134,9 @@ export default function Buy() {
                 cells: coverage?.items ?? [],
                 cellDegrees: coverage?.cellDegrees ?? 0,
                 isClose: false,
+                also: nearest.value,
               }}
-              onPick={(lat, lng) => (where.value = coordinates(lat, lng))}
+              onPick={(lat, lng) => (where.value = placeAt(lat, lng))}
               onView={onView}
             />
             <div class="pair">
@@ -163,11 +165,11 @@ export default function Buy() {
               <Facts rows={[[t("operatorsHere"), String(price.availableOperators)]]} />
               <Why price={price} />
               <p class="at-most">{t("holdsAtMost", { amount: usdc(hold), time: clock(duration.value) })}</p>
-              {price.availableOperators === 0 && <Banner kind="info" icon="clock">{t("noOperatorYet")}</Banner>}
+              {price.availableOperators === 0 && chosen !== null && <Nobody key={newest.current} at={chosen} nearest={nearest} />}
               {isShort && <Banner kind="warn" icon="warn">{t("notEnough", { amount: usdc(available ?? 0n) })}</Banner>}
             </>
           )}
-          {isShort && <Button id="to-funds" kind="main" run={() => (keep("place", where.value), go("start"))}>{t("addFunds")}</Button>}
+          {isShort && <Button id="to-funds" kind="main" run={() => (keepPlace(where.value), go("start"))}>{t("addFunds")}</Button>}
           <Button id="request" kind={isShort ? "plain" : "main"} disabled={price === null || isExpired || isShort} run={request}>
             {price === null ? t("request") : t("requestFor", { amount: usdc(hold) })}
           </Button>
@@ -175,6 +177,24 @@ export default function Buy() {
         </Card>
       </div>
     </Page>
+  );
+}
+
+/** Nobody is there: what that means, and a wider circle on the map that shows who is nearest. */
+function Nobody({ at, nearest }: { at: { lat: number; lng: number }; nearest: Signal<Cell | null> }) {
+  const isAsked = useSignal(false);
+  useEffect(() => () => void (nearest.value = null), []);
+  const widen = async (): Promise<void> => {
+    nearest.value = await nearestCell(at);
+    isAsked.value = true;
+  };
+  const cell = nearest.value;
+  const kilometres = cell === null ? 0 : Math.max(1, Math.round(distanceM(at.lat, at.lng, cell.south + cell.degrees / 2, cell.west + cell.degrees / 2) / 1000));
+  const found = cell === null ? t("nobodyWider") : t("nearestOperators", { distance: metres(kilometres * 1000) });
+  return (
+    <Banner kind="info" icon="clock">
+      {t("noOperatorYet")} {isAsked.value ? <strong id="nearest">{found}</strong> : <Button id="widen" run={widen}>{t("widen")}</Button>}
+    </Banner>
   );
 }
 

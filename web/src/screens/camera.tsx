@@ -4,14 +4,16 @@ import { useEffect, useRef } from "preact/hooks";
 import { Publisher, follow, type Sending } from "sightline-js";
 import { ApiError, makeClient, need, once, reachable, type Client, type Model } from "../api";
 import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
+import { forget, keep, remembered } from "../kept";
 import { chime } from "../live/chime";
 import { Locator } from "../live/locator";
+import { endingOf, noteEnd } from "../live/endings";
 import { pauseEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
-import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Menu, Unread, useReading } from "../parts";
+import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Switch, Unread, useReading } from "../parts";
 import { Preferences } from "../preferences";
 import { link, place } from "../router";
-import { forget, keep, now, online, remembered, report, type Session } from "../store";
+import { now, online, report, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { wordOf } from "./watch";
 
@@ -164,7 +166,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         <div>
           <h1>{identity.workspace.name}</h1>
           <p class="dim">{t("cameraLead")}</p>
-          {workspace.value !== null && <p class="dim payee" id="payee">{t("filmedFor")} <code>{workspace.value.walletAddress}</code></p>}
+          {workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
         </div>
         {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : <Badge state={job.value?.state === "LIVE" ? "LIVE" : state} />}
       </header>
@@ -189,10 +191,10 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
-      <Job client={client} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />
+      <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
-        <Button run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t(hasSound.value ? "soundOff" : "soundOn")}</Button>
+        <Switch id="microphone" isOn={hasSound.value} run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t("microphone")}</Switch>
         <Menu id="camera-menu" label={t("menu")} closesOn={job.value?.id}>
           <a href={link("operate")}>{t("earningsAndHistory")}</a>
           <Preferences />
@@ -218,12 +220,13 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
 
 interface JobProps {
   client: Client;
+  ownId: string;
   job: Signal<Session | null>;
   meter: Meter | null;
   fix: { lat: number; lng: number } | null;
   isOffline: boolean;
 }
-function Job({ client, job, meter, fix, isOffline }: JobProps) {
+function Job({ client, ownId, job, meter, fix, isOffline }: JobProps) {
   const shown = job.value;
   if (shown === null) return <Card><p class="dim" role="status">{t(isOffline ? "cameraIsOffline" : "cameraWaiting")}</p></Card>;
   const params = { path: { id: shown.id }, header: once() };
@@ -231,6 +234,10 @@ function Job({ client, job, meter, fix, isOffline }: JobProps) {
   const away = fix === null ? null : distanceM(fix.lat, fix.lng, shown.requestedLat, shown.requestedLng);
   const ends = meter === null ? null : pauseEndsAt(meter);
   const isOutside = away !== null && away > shown.radiusMeters;
+  const stop = async (): Promise<void> => {
+    noteEnd(shown.id);
+    job.value = await need(client.POST("/api/v1/sessions/{id}/end", { params }));
+  };
   if (shown.state === "ASSIGNED")
     return (
       <Card title={t("jobTitle")} aside={shown.expiresAt !== null && <span class="dim"><Icon name="clock" /> <Countdown until={shown.expiresAt} /></span>}>
@@ -259,14 +266,14 @@ function Job({ client, job, meter, fix, isOffline }: JobProps) {
         )}
         {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))]]} />
-        <Button id="stop" kind="danger" run={async () => (job.value = await need(client.POST("/api/v1/sessions/{id}/end", { params })))}>{t("stopFilming")}</Button>
+        <Confirm id="stop" question={t("stopAsk", { amount: usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps)) })} action={t("stopFilming")} run={stop}>{t("stopFilming")}</Confirm>
       </Card>
     );
   const earned = withoutFee(shown.chargedMicroUsdc, shown.platformFeeBps);
   return (
     <Card title={t("jobOver")}>
       <p class="price"><span class="number">{usdc(earned)}</span></p>
-      <p class="dim">{t("jobOverText", { time: clock(shown.cleanSeconds) })}</p>
+      <p class="dim">{t("jobOverText", { time: clock(shown.cleanSeconds) })} {endingOf(shown, ownId)}</p>
       <Button id="next-job" run={() => (job.value = null)}>{t("nextJob")}</Button>
     </Card>
   );

@@ -2,7 +2,7 @@
 import { useEffect } from "preact/hooks";
 import { api, need, once, type Model } from "../api";
 import { dateTime, short } from "../format";
-import { Badge, Banner, Button, Card } from "../parts";
+import { Address, Badge, Banner, Button, Card } from "../parts";
 import { go, place } from "../router";
 import { invitations, me, notify, readInvitations, refresh, select, workspace } from "../store";
 import { t, type Word } from "../strings";
@@ -15,7 +15,7 @@ const isMine = (address: string): boolean => address.toLowerCase() === me.value?
 /** Who is paid for what is filmed in a workspace. Another wallet than one's own stands out. */
 export const Payee = ({ address }: { address: string }) =>
   isMine(address) ? (
-    <p class="dim payee">{t("paidToYou")} <code>{address}</code></p>
+    <p class="dim payee">{t("paidToYou")} <Address value={address} /></p>
   ) : (
     <Banner kind="warn" icon="wallet">{t("paidToOther")} <code class="payee">{address}</code></Banner>
   );
@@ -49,7 +49,8 @@ export function Invitations() {
         {invitations.value.map((each) => (
           <li key={each.id} class="invitation">
             <div class="list-main">
-              <strong>{each.workspace.name} <small>{each.workspace.slug}</small></strong>
+              <strong>{each.workspace.name}</strong>
+              <small><code>{each.workspace.slug}</code></small>
               <small>{t(ROLES[each.role])}</small>
               <small>{t("invitedBy")} <code>{each.invitedBy}</code></small>
               {each.workspace.roles.includes("SUPPLIER") && <small>{t("invitationPays")} <code>{each.workspace.walletAddress}</code></small>}
@@ -75,7 +76,8 @@ export function Choice({ without }: { without?: string }) {
       {others.map((each) => (
         <li key={each.id}>
           <div class="list-main">
-            <strong>{each.name} <small>{each.slug}</small></strong>
+            <strong>{each.name}</strong>
+            <small><code>{each.slug}</code></small>
             <small>{t(ROLES[each.role])}</small>
             <small title={each.walletAddress}>
               {t(isMine(each.walletAddress) ? "walletYours" : "walletOther")} <code>{short(each.walletAddress)}</code>

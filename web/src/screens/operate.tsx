@@ -3,15 +3,16 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import encodeQr from "qr";
 import { api, need, once, type Model } from "../api";
-import { clock, dateTime, metres, coordinates, point, usdc } from "../format";
+import { clock, dateTime, metres, point, usdc } from "../format";
+import { keep } from "../kept";
 import { chime } from "../live/chime";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Page, Unread, useReading } from "../parts";
-import { parsePoint } from "../place/coordinates";
+import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Loopback, Page, Secret, Unread, useReading } from "../parts";
 import { PlaceField } from "../place/field";
+import { placeAt, typed } from "../place/place";
 import { link } from "../router";
-import { keep, notify, now, report, tell, told, workspace, type Session } from "../store";
+import { notify, now, report, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Payee } from "./invitations";
 
@@ -35,7 +36,7 @@ export default function Operate() {
           <Requests />
           <Earnings />
         </div>
-        <div class="stack">
+        <div class={hasCamera(shown) ? "stack" : "stack first"}>
           <Phone />
           <Availability />
         </div>
@@ -46,15 +47,15 @@ export default function Operate() {
 
 function Availability() {
   const shown = workspace.value;
-  const where = useSignal(shown?.coverageLat != null && shown.coverageLng != null ? coordinates(shown.coverageLat, shown.coverageLng) : "");
+  const where = useSignal(shown?.coverageLat != null && shown.coverageLng != null ? placeAt(shown.coverageLat, shown.coverageLng) : typed(""));
   const radius = useSignal(shown?.coverageRadiusMeters ?? 2000);
   const { coverage, onView } = useCoverage();
   // The camera sets the area where it goes online for the first time.
   useEffect(() => {
-    if (where.value === "" && shown?.coverageLat != null && shown.coverageLng != null) where.value = coordinates(shown.coverageLat, shown.coverageLng);
+    if (where.value.text === "" && shown?.coverageLat != null && shown.coverageLng != null) where.value = placeAt(shown.coverageLat, shown.coverageLng);
   }, [shown?.coverageLat]);
   if (shown === null) return null;
-  const chosen = parsePoint(where.value);
+  const chosen = where.value.point;
   const isOn = shown.availabilityState !== "OFFLINE";
   const patch = async (body: Parameters<typeof change>[1]): Promise<void> => {
     workspace.value = await change(shown.id, body);
@@ -69,7 +70,7 @@ function Availability() {
     <Card title={t("availability")}>
       <Facts rows={[[t("lastHeartbeat"), shown.lastSeenAt === null ? t("never") : dateTime(shown.lastSeenAt)], [t("device"), t(DEVICES[shown.deviceKind])]]} />
       <div class="form">
-        <PlaceField id="coverage" label={t("coverageCentre")} hint={t("placeHint")} text={where} />
+        <PlaceField id="coverage" label={t("coverageCentre")} hint={t("placeHint")} place={where} />
         <PlaceMap
           scene={{
             fence: chosen === null ? null : { ...chosen, radiusM: radius.value },
@@ -78,7 +79,7 @@ function Availability() {
             cellDegrees: coverage?.cellDegrees ?? 0,
             isClose: false,
           }}
-          onPick={(lat, lng) => (where.value = coordinates(lat, lng))}
+          onPick={(lat, lng) => (where.value = placeAt(lat, lng))}
           onView={onView}
         />
         <Field label={t("coverageRadius")}>
@@ -88,12 +89,15 @@ function Availability() {
         </Field>
         <div class="row">
           <Button disabled={chosen === null} run={save}>{t("save")}</Button>
-          <Button kind={isOn ? "plain" : "main"} run={() => patch({ availabilityState: isOn ? "OFFLINE" : "ONLINE" })}>{t(isOn ? "goOffline" : "goOnline")}</Button>
+          <Button kind={isOn || !hasCamera(shown) ? "plain" : "main"} run={() => patch({ availabilityState: isOn ? "OFFLINE" : "ONLINE" })}>{t(isOn ? "goOffline" : "goOnline")}</Button>
         </div>
       </div>
     </Card>
   );
 }
+
+/** The next step of who has no camera is to make a code; of who has one, to go online. */
+const hasCamera = (shown: Model["Workspace"] | null): boolean => shown !== null && shown.lastSeenAt !== null;
 
 const change = (id: string, body: { availabilityState?: "ONLINE" | "OFFLINE"; coverageLat?: number; coverageLng?: number; coverageRadiusMeters?: number }) =>
   need(api.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
@@ -116,9 +120,10 @@ function Phone() {
       {url.value === null ? (
         <>
           <p class="dim">{t("phoneText")}</p>
+          <Loopback />
           {!isSecureContext && <Banner kind="warn" icon="warn">{t("cameraNeedsHttpsText")}</Banner>}
           <div class="row">
-            <Button id="make-qr" kind="main" run={make}>{t("phoneMake")}</Button>
+            <Button id="make-qr" kind={hasCamera(workspace.value) ? "plain" : "main"} run={make}>{t("phoneMake")}</Button>
             <Button kind="quiet" run={here}>{t("phoneHere")}</Button>
           </div>
         </>
@@ -126,11 +131,10 @@ function Phone() {
         <>
           <Qr text={url.value} />
           <p class="hint">{t("phoneScan")}</p>
-          <div class="with-button">
-            <input id="camera-link" readOnly aria-label={t("phoneLink")} value={url.value} onFocus={(event) => event.currentTarget.select()} />
-            <Button run={() => navigator.clipboard.writeText(url.value ?? "")}>{t("copy")}</Button>
-          </div>
-          <Banner kind="warn" icon="warn">{t("phoneSecret")} <a href={link("team")}>{t("navTeam")}</a></Banner>
+          <Loopback />
+          <Secret id="camera-link" title={t("phoneLink")} label={t("phoneLink")} value={url.value}>
+            {t("phoneSecret")} <a href={link("team")}>{t("navTeam")}</a>
+          </Secret>
         </>
       )}
     </Card>

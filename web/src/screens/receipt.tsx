@@ -4,14 +4,15 @@ import { useEffect } from "preact/hooks";
 import { CHECKS, verifyReceipt, type Check, type SkipReason, type Verification } from "sightline-js";
 import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
-import { clock, dateTime, point, short, timeOf, usdc } from "../format";
+import { clock, dateTime, point, timeOf, usdc } from "../format";
+import { endingOf } from "../live/endings";
 import { merged } from "../live/pauses";
-import { Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, useReading } from "../parts";
+import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, useReading } from "../parts";
 import { go, link, place } from "../router";
 import { workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
-import { ENDINGS, REASONS, wordOf } from "./watch";
+import { REASONS, wordOf } from "./watch";
 
 type Data = Model["Receipt"];
 const READ_EVERY_MS = 1500;
@@ -56,7 +57,7 @@ export default function Receipt() {
   return (
     <Page title={t("receiptTitle")} lead={`${dateTime(session.createdAt)} · ${point(session.requestedLat, session.requestedLng)}`} aside={<Badge state={settlement.mismatched ? "MISMATCHED" : settlement.state} />}>
       <div class="columns">
-        <Card title={t("paid")} aside={<Download receipt={shown} />}>
+        <Card title={t("paid")} aside={<div class="row"><Button id="print" kind="quiet" run={() => print()}>{t("print")}</Button><Download receipt={shown} /></div>}>
           {settlement.mismatched && <Banner kind="bad" icon="warn">{t("mismatched")}</Banner>}
           <p class="price"><span class="number" id="charged">{usdc(session.chargedMicroUsdc)}</span></p>
           <Facts
@@ -67,10 +68,10 @@ export default function Receipt() {
               ...(paid === null ? [] : ([
                 [t("toOperator"), usdc(paid.toAmount)],
                 [t("fee", { percent: paid.platformFeeBps / 100 }), usdc(paid.feeAmount)],
-                [t("from"), <code title={paid.from}>{short(paid.from)}</code>],
-                [t("to"), <code title={paid.to}>{short(paid.to)}</code>],
+                [t("from"), <Address value={paid.from} />],
+                [t("to"), <Address value={paid.to} />],
               ] as const)),
-              ...(settlement.txHash === null ? [] : [[t("transaction"), <code title={settlement.txHash}>{short(settlement.txHash)}</code>] as const]),
+              ...(settlement.txHash === null ? [] : [[t("transaction"), <Address value={settlement.txHash} />] as const]),
             ]}
           />
           {settlement.state === "PENDING" && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
@@ -80,7 +81,7 @@ export default function Receipt() {
           {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} mayMake={false} />}
           <Card title={t("timeline")}>
             <Timeline session={session} meter={shown.meter} />
-            <p class="hint">{wordOf(ENDINGS, session.endReason)}</p>
+            <p class="hint" id="ending">{endingOf(session, workspace.value?.id)}</p>
           </Card>
         </div>
       </div>

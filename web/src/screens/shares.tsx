@@ -1,11 +1,14 @@
 // The links by which others see one view: made, listed and revoked by its consumer.
 import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { api, need, once, type Model } from "../api";
-import { dateTime } from "../format";
-import { Banner, Button, Card, Confirm, Field, Unread, useReading } from "../parts";
-import { now } from "../store";
+import { dateTime, used } from "../format";
+import { Button, Card, Confirm, Field, Loopback, Secret, Unread, useReading } from "../parts";
+import { notify, now } from "../store";
 import { t } from "../strings";
 
+/** The server stores uses some seconds after them. */
+const READ_EVERY_MS = 10_000;
 const HOUR_S = 3600;
 const LIFETIMES_S = [900, HOUR_S, 4 * HOUR_S, 24 * HOUR_S];
 
@@ -20,6 +23,10 @@ export function Shares({ id, mayMake }: { id: string; mayMake: boolean }) {
     shares.value = (await need(api.GET("/api/v1/sessions/{id}/shares", { params: { path } }))).items;
   };
   const reading = useReading(load, [id]);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || void load().catch(() => undefined), READ_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [id]);
   const make = async (): Promise<void> => {
     const body = { expiresInSeconds: seconds.value, label: label.value.trim() };
     url.value = (await need(api.POST("/api/v1/sessions/{id}/shares", { params: { path }, body }))).url;
@@ -30,6 +37,7 @@ export function Shares({ id, mayMake }: { id: string; mayMake: boolean }) {
     await need(api.DELETE("/api/v1/sessions/{id}/shares/{shareId}", { params: { path: { id, shareId }, header: once() } }));
     url.value = null;
     await load();
+    notify("revoked");
   };
   const listed = shares.value ?? [];
   if (!mayMake && shares.value !== null && listed.length === 0) return null;
@@ -37,13 +45,10 @@ export function Shares({ id, mayMake }: { id: string; mayMake: boolean }) {
     <Card title={t("shareTitle")}>
       {mayMake && <p class="dim">{t("shareText")}</p>}
       {url.value !== null && (
-        <Banner kind="good" icon="check">
-          <strong>{t("shareOnce")}</strong>
-          <div class="with-button secret">
-            <input id="share-url" dir="ltr" readOnly aria-label={t("shareTitle")} value={url.value} onFocus={(event) => event.currentTarget.select()} />
-            <Button run={() => navigator.clipboard.writeText(url.value ?? "")}>{t("copy")}</Button>
-          </div>
-        </Banner>
+        <>
+          <Loopback url={url.value} />
+          <Secret id="share-url" title={t("shareOnce")} label={t("shareTitle")} value={url.value} />
+        </>
       )}
       {mayMake && (
         <div class="form">
@@ -64,13 +69,13 @@ export function Shares({ id, mayMake }: { id: string; mayMake: boolean }) {
       {listed.length > 0 && (
         <ul class="rows">
           {listed.map((each) => {
-            const isOpen = Date.parse(each.expiresAt) > now.value;
+            const isOpen = each.isOpen && Date.parse(each.expiresAt) > now.value;
             return (
               <li key={each.shareId}>
                 <div class="list-main">
                   <strong>{each.label || t("shareUnnamed")}</strong>
                   <small>{t(isOpen ? "shareUntil" : "shareEnded", { time: dateTime(each.expiresAt) })}</small>
-                  <small>{each.lastUsedAt === null ? t("neverUsed") : t("lastUsed", { time: dateTime(each.lastUsedAt) })}</small>
+                  <small>{used(each.lastUsedAt)}</small>
                 </div>
                 {isOpen && (
                   <Confirm question={t("shareRevokeAsk")} action={t("revoke")} run={() => revoke(each.shareId)}>{t("revoke")}</Confirm>

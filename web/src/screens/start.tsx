@@ -6,9 +6,10 @@ import { setAllowance } from "../chain/payment";
 import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet } from "../chain/signer";
 import type { Signer } from "../chain/wallet";
 import { short, usdc } from "../format";
+import { keep } from "../kept";
 import { Banner, Button, Card, Field, Icon, Page, useFocusAfter } from "../parts";
 import { go, link, place } from "../router";
-import { canBuy, canOperate, config, funds, keep, me, notify, refresh, refreshFunds, report, select, workspace } from "../store";
+import { canBuy, canOperate, config, funds, me, notify, refresh, refreshFunds, report, select, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Choice, Invitations } from "./invitations";
 

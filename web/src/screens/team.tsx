@@ -1,8 +1,8 @@
 // Who may act for the workspace: members, keys of programs, webhooks, and the wallet's other workspaces.
 import { useSignal } from "@preact/signals";
 import { ApiError, api, need, once, type Model } from "../api";
-import { dateTime, listed, short, usdc } from "../format";
-import { Banner, Button, Card, Confirm, Countdown, Empty, Field, Page, Unread, useReading } from "../parts";
+import { dateTime, listed, short, usdc, used } from "../format";
+import { Button, Card, Confirm, Copy, Countdown, Empty, Field, Loopback, Page, Secret, Unread, useReading } from "../parts";
 import { me, notify, now, workspace } from "../store";
 import { t } from "../strings";
 import { Choice, Invitations, Payee, ROLES, Status } from "./invitations";
@@ -53,9 +53,10 @@ function Keys({ mayChange }: { mayChange: boolean }) {
     limits.reset();
     await load();
   };
-  const revoke = async (keyId: string): Promise<void> => {
+  const revoke = async ({ keyId, label }: Model["ApiKey"]): Promise<void> => {
     await need(api.POST("/api/v1/workspaces/{id}/api-keys/{keyId}/revoke", { params: { path: { id, keyId }, header: once() } }));
     await load();
+    notify("revoked", label);
   };
   const retain = async (keyId: string): Promise<void> => {
     try {
@@ -75,15 +76,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   return (
     <Card title={t("keys")} aside={mayChange && !isOpen.value && <Button id="new-key" run={() => ((isOpen.value = true), (minted.value = null))}>{t("newKey")}</Button>}>
       <p class="dim">{t("keysText")}</p>
-      {minted.value !== null && (
-        <Banner kind="good" icon="check">
-          <strong>{t("keyOnce")}</strong>
-          <div class="with-button secret">
-            <input id="minted" readOnly aria-label={t("keys")} value={minted.value} onFocus={(event) => event.currentTarget.select()} />
-            <Button run={() => navigator.clipboard.writeText(minted.value ?? "")}>{t("copy")}</Button>
-          </div>
-        </Banner>
-      )}
+      {minted.value !== null && <Secret id="minted" title={t("keyOnce")} label={t("keys")} value={minted.value} />}
       {isOpen.value && (
         <div class="form panel">
           {workspace.value !== null && <Payee address={workspace.value.walletAddress} />}
@@ -126,7 +119,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
                   </small>
                 )}
                 {each.expiresAt !== null && <small>{t("grantUntil", { time: dateTime(each.expiresAt) })}</small>}
-                <small>{each.lastUsedAt === null ? t("neverUsed") : t("lastUsed", { time: dateTime(each.lastUsedAt) })}</small>
+                <small>{used(each.lastUsedAt)}</small>
               </div>
               {each.gracePeriodEnd !== null ? (
                 <div class="row">
@@ -135,7 +128,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
                 </div>
               ) : (
                 mayChange && (
-                  <Confirm question={t("revokeAsk", { name: each.label })} action={t("revokeNamed", { name: each.label })} run={() => revoke(each.keyId)}>
+                  <Confirm question={t("revokeAsk", { name: each.label })} action={t("revokeNamed", { name: each.label })} run={() => revoke(each)}>
                     {t("revoke")}
                   </Confirm>
                 )
@@ -186,13 +179,14 @@ function Members() {
                 {each.expiresAt !== null && <small>{t("openUntil", { time: dateTime(each.expiresAt) })}</small>}
               </div>
               <Status member={each} />
-              {each.invitationId !== null && <Button kind="quiet" run={() => navigator.clipboard.writeText(invitationLink(each.invitationId ?? ""))}>{t("copyLink")}</Button>}
+              {each.invitationId !== null && <Copy text={invitationLink(each.invitationId)} label={t("copyLink")} />}
               {!isMe && <Button kind="quiet" run={() => remove(each.walletAddress)}>{t(each.status === "INVITED" ? "withdraw" : "remove")}</Button>}
             </li>
           );
         })}
       </ul>
       <p class="dim">{t("inviteText")}</p>
+      {(members.value ?? []).some((each) => each.invitationId !== null) && <Loopback />}
       <div class="form">
         <Field label={t("memberWallet")} {...(address.value !== "" && !isAddress && { error: t("memberWrong") })}>
           <input id="member" value={address.value} placeholder="0x" onInput={(event) => (address.value = event.currentTarget.value)} />

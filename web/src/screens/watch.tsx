@@ -5,18 +5,20 @@ import { clip, follow, frame, type Clip, type Still } from "sightline-js";
 import { ApiError, api, here, need, once, type Model } from "../api";
 import { extendSession } from "../chain/payment";
 import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
+import { endingOf, noteEnd } from "../live/endings";
 import { pausedMs, pauseEndsAt } from "../live/pauses";
 import { Picture } from "../live/picture";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Button, Card, Countdown, Empty, Facts, Icon, Loading, Page, Unread, useReading } from "../parts";
+import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Loading, Page, Unread, useReading } from "../parts";
 import { link, place } from "../router";
-import { notify, now, tell, told, workspace, type Session } from "../store";
-import { t, type Word } from "../strings";
+import { config, notify, now, tell, told, workspace, type Session } from "../store";
+import { leftToRight, t, type Word } from "../strings";
 import { Shares } from "./shares";
 
 type Meter = Model["Meter"];
 type Position = Model["SessionLocation"];
 const METER_EVERY_MS = 2000;
+const CLIP_S = 10;
 const MORE_S = 600;
 const DURATION_MAX_S = 14_400;
 /** Longer instructions are shown in full below the picture. */
@@ -25,11 +27,6 @@ export const REASONS: Record<string, Word> = {
   LOCATION_STALE: "reasonLocation",
   GEOFENCE_EXIT: "reasonFence",
   MEDIA_LOST: "reasonMedia",
-};
-export const ENDINGS: Record<string, Word> = {
-  CONSUMER_ENDED: "endConsumer", OPERATOR_ENDED: "endOperator", MAX_DURATION: "endDuration", LOCATION_STALE: "endLocation",
-  GEOFENCE_EXIT: "endFence", MEDIA_LOST: "endMedia", FUNDS_LOST: "endFunds", CONSUMER_LOST: "endConsumerLost",
-  CONSUMER_CANCELLED: "endCancelled", OPERATOR_CANCELLED: "endOperatorCancelled", WAIT_TIMEOUT: "endWait", START_TIMEOUT: "endStart",
 };
 export const wordOf = (words: Record<string, Word>, key: string | null): string => {
   const word = key === null ? undefined : words[key];
@@ -153,7 +150,7 @@ function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolea
   if (session.state === "LIVE") return <div class="stage"><Loading text={t("pictureConnecting")} /></div>;
   return (
     <div class="stage">
-      <Empty icon={session.state === "ENDED" ? "check" : "clock"} title={t(session.state === "ENDED" ? "ended" : "notStarted")} text={wordOf(ENDINGS, session.endReason)}>
+      <Empty icon={session.state === "ENDED" ? "check" : "clock"} title={t(session.state === "ENDED" ? "ended" : "notStarted")} text={endingOf(session, workspace.value?.id)}>
         <div class="row centre">
           {session.state === "ENDED" ? <a id="to-receipt" class="button main" href={link("receipt", session.id)}>{t("seeReceipt")}</a> : <a class="button main" href={link("buy")}>{t("askAgain")}</a>}
         </div>
@@ -181,29 +178,31 @@ interface ScreenProps {
 function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
   const take = async (): Promise<void> => {
     const made = await frame(here, session.id, { width: 1920, quality: 90 });
-    if (made !== null) snapshots.value = [made, ...snapshots.value];
+    if (made === null) return;
+    snapshots.value = [made, ...snapshots.value];
+    notify("snapshotTaken");
   };
+  const seconds = Math.min(CLIP_S, config.value?.clipSeconds ?? 0);
   const save = async (): Promise<void> => {
-    try {
-      snapshots.value = [await clip(here, session.id), ...snapshots.value];
-    } catch (error) {
-      if (!(error instanceof ApiError && error.detail === "clip:off")) throw error;
-      notify("clipOff");
-    }
+    snapshots.value = [await clip(here, session.id, seconds), ...snapshots.value];
+    notify("clipSaved");
   };
   return (
     <Picture connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
       <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
-      <Button id="save-clip" run={save}><Icon name="download" />{t("clip")}</Button>
+      {seconds > 0 && <Button id="save-clip" run={save}><Icon name="download" />{t("clip", { count: seconds })}</Button>}
     </Picture>
   );
 }
+
+/** Of "latitude,longitude;accuracy", as pictures and clips have it. */
+const positionOf = (location: string): string => leftToRight(location.split(";")[0]?.replace(",", ", ") ?? "");
 
 /** A picture that the user took. It stays on the page when the session is over. */
 const Snapshot = ({ session, still }: { session: Session; still: Still }) => (
   <Card title={t("snapshot")} aside={<a class="button" href={still.url} download={`sightline-${session.id.slice(0, 8)}-${still.sequence}.jpg`}><Icon name="download" />{t("download")}</a>}>
     <img class="snapshot" src={still.url} alt={t("stillOf", { time: timeOf(still.capturedAt) })} />
-    <Facts rows={[[t("capturedAt"), timeOf(still.capturedAt)], [t("capturedWhere"), still.location.split(";")[0]?.replace(",", ", ") ?? ""]]} />
+    <Facts rows={[[t("capturedAt"), timeOf(still.capturedAt)], [t("capturedWhere"), positionOf(still.location)]]} />
   </Card>
 );
 
@@ -213,7 +212,7 @@ const SavedClip = ({ session, saved }: { session: Session; saved: Clip }) => {
   return (
     <Card title={t("clipOf", { time: timeOf(saved.capturedTo) })} aside={<a class="button" href={saved.url} download={name}><Icon name="download" />{t("download")}</a>}>
       <video class="snapshot" src={saved.url} controls muted playsInline aria-label={t("clipOf", { time: timeOf(saved.capturedTo) })} />
-      <Facts rows={[[t("capturedAt"), `${timeOf(saved.capturedFrom)} – ${timeOf(saved.capturedTo)}`], [t("capturedWhere"), saved.location.split(";")[0]?.replace(",", ", ") ?? ""]]} />
+      <Facts rows={[[t("capturedAt"), `${timeOf(saved.capturedFrom)} – ${timeOf(saved.capturedTo)}`], [t("capturedWhere"), positionOf(saved.location)]]} />
     </Card>
   );
 };
@@ -228,6 +227,11 @@ function Pause({ meter }: { meter: Meter }) {
       <p>{t("endsItself")} <Countdown until={ends} /></p>
     </Banner>
   );
+}
+
+async function end(id: string): Promise<void> {
+  noteEnd(id);
+  await need(api.POST("/api/v1/sessions/{id}/end", { params: { path: { id }, header: once() } }));
 }
 
 function Cost({ session, meter, operator, isConsumer }: { session: Session; meter: Meter | null; operator: Position | null; isConsumer: boolean }) {
@@ -248,9 +252,9 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
       </div>
       <p class="hint">{t("atMost", { amount: usdc(hold) })}</p>
       {isLive && (
-        <Button id="end" kind="danger" run={() => need(api.POST("/api/v1/sessions/{id}/end", { params: { path: { id: session.id }, header: once() } }))}>
+        <Confirm id="end" question={t("endAsk", { amount: usdc(charged) })} action={t("endSession")} run={() => end(session.id)}>
           {t("endSession")}
-        </Button>
+        </Confirm>
       )}
       <Facts
         rows={[

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, ApiError, need, once, type Model } from "../api";
 import { dateTime } from "../format";
-import { Banner, Button, Card, Confirm, Countdown, Empty, Field, Unread, useReading } from "../parts";
+import { Button, Card, Confirm, Countdown, Empty, Field, Secret, Unread, useReading } from "../parts";
 import { now, notify, report } from "../store";
 import { t, type Word } from "../strings";
 
@@ -36,15 +36,7 @@ export function Webhooks() {
   return (
     <Card title={t("webhooks")} aside={!isOpen.value && <Button id="new-webhook" run={open}>{t("newWebhook")}</Button>}>
       <p class="dim">{t("webhooksText")}</p>
-      {secret.value !== null && (
-        <Banner kind="good" icon="check">
-          <strong>{t("secretOnce")}</strong>
-          <div class="with-button secret">
-            <input id="webhook-secret" readOnly aria-label={t("secret")} value={secret.value} onFocus={(event) => event.currentTarget.select()} />
-            <Button run={() => navigator.clipboard.writeText(secret.value ?? "")}>{t("copy")}</Button>
-          </div>
-        </Banner>
-      )}
+      {secret.value !== null && <Secret id="webhook-secret" title={t("secretOnce")} label={t("secret")} value={secret.value} />}
       {isOpen.value && <NewWebhook made={made} cancel={() => (isOpen.value = false)} />}
       {items.value === null ? (
         <Unread {...reading} />

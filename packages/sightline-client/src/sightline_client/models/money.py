@@ -21,6 +21,8 @@ class ChainConfig(Model):
     settlement_address: str
     is_escrow: bool = False
     """Whether a session needs a signed payment, or the workspace a mandate."""
+    clip_seconds: int = 0
+    """Seconds of video that the server keeps for clips; 0: it has no clips."""
 
     @property
     def deployment(self) -> TrustedDeployment:

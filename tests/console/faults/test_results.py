@@ -1,0 +1,99 @@
+"""What comes of a click: what was made has the focus and can be copied, and what is gone leaves the focus near."""
+
+import re
+
+from playwright.sync_api import Browser, expect
+
+from tests.console.people import ConsoleServer, Tab, a_tab, add_funds, camera_link, come_online, request_view, sign_up
+from tests.console.review import Review
+
+GDANSK, HEL, NUUK = (54.352025, 18.646638), (54.608013, 18.801010), (64.175029, -51.735539)
+
+IS_WHOLE = """() => {
+  const { scrollHeight, clientHeight } = document.querySelector("#share-url");
+  return scrollHeight <= clientHeight;
+}"""
+
+
+def copied(tab: Tab) -> str:
+    text: str = tab.page.evaluate("navigator.clipboard.readText()")
+    return text
+
+
+def test_a_key_that_was_made_has_the_focus_and_one_that_is_revoked_leaves_it_near(
+    browser: Browser, server: ConsoleServer
+):
+    with a_tab(browser, server.url, place=GDANSK) as tab:
+        tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        tab.go("team")
+        tab.click("#new-key")
+        tab.page.fill("#key-label", "Agent")
+        tab.page.locator("#mint").press("Enter")
+        expect(tab.page.locator("#minted")).to_be_focused()
+        key = tab.page.input_value("#minted")
+        tab.page.keyboard.press("Tab")
+        tab.page.keyboard.press("Enter")
+        tab.shows(".secret button", "Copied")
+        expect(tab.page.locator(".secret [role=status]")).to_have_text("Copied")
+        assert copied(tab) == key
+
+        tab.page.locator(".rows button:has-text('Revoke')").press("Enter")
+        tab.page.locator(".confirm .danger").press("Enter")
+        tab.shows(".notice", re.compile("Revoked.*Agent"))
+        expect(tab.page.locator("li:focus")).to_contain_text("stops in")
+        assert tab.problems == []
+
+
+def test_a_link_that_was_made_can_be_read_and_says_that_another_device_cannot_open_it(
+    browser: Browser, server: ConsoleServer
+):
+    with a_tab(browser, server.url, place=GDANSK) as tab:
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        add_funds(tab)
+        request_view(tab, "The crane")
+        tab.page.locator("#share").press("Enter")
+        link = tab.page.locator("#share-url")
+        expect(link).to_be_focused()
+        assert tab.page.evaluate(IS_WHOLE)
+        tab.shows(".banner.warn", "is this computer itself")
+        tab.page.locator(".rows button:has-text('Revoke')").press("Enter")
+        tab.page.locator(".confirm .danger").press("Enter")
+        tab.shows(".notice", "Revoked")
+        expect(tab.page.locator("li:focus")).to_contain_text("ended")
+        tab.click("#cancel")
+        tab.shows(".badge.cancelled")
+        assert tab.problems == []
+
+
+def test_the_code_for_a_phone_says_at_a_loopback_address_what_to_do(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=GDANSK) as tab:
+        sign_up(tab, "Pier Cams", "SUPPLIER")
+        tab.go("operate")
+        tab.shows(".banner.warn", "--tls auto")
+        expect(tab.page.locator("main .button.main")).to_have_count(1)
+        tab.click("#make-qr")
+        expect(tab.page.locator("#camera-link")).to_be_focused()
+        tab.shows(".banner.warn", "--tls auto")
+        assert tab.problems == []
+
+
+def test_where_nobody_is_a_wider_circle_shows_who_is_nearest(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=HEL) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        with a_tab(browser, server.url, place=HEL) as phone:
+            come_online(phone, link)
+            sign_up(consumer, "Harbour Watch", "CONSUMER")
+            consumer.go("buy")
+            consumer.page.fill("#place", f"{GDANSK[0]}, {GDANSK[1]}")
+            consumer.click("#widen")
+            consumer.shows("#nearest", re.compile(r"about 3\d\skm away"))
+            consumer.shows("[data-map=ready] .map-count", "1")
+            consumer.shows(".legend", "The place and its area")
+            review.look(consumer, "buy-wider")
+            consumer.page.fill("#place", f"{NUUK[0]}, {NUUK[1]}")
+            consumer.click("#widen")
+            consumer.shows("#nearest", "Nobody is online within about 1000 km")
+        review.done(consumer, operator)
