@@ -28,6 +28,8 @@ settings.load_profile("sightline")
 
 pytest_plugins = ["tests.groups"]
 
+PAGE_ORIGIN = "https://app.example.com"
+"""Origin of a page that the shared server lets call it."""
 TEMPLATE = f"migrated_{os.getpid()}"
 """Names carry the process, so that several test runs can share a server."""
 _numbers = itertools.count(1)
@@ -70,7 +72,7 @@ def data_directory() -> Iterator[Path]:
 def run_server() -> Iterator[Server]:
     """Run a server on a directory of its own."""
     with open_data_directory() as directory:
-        server = Server(directory, env={"SIGHTLINE_VIDEO_CLIP_SECONDS": "10"})
+        server = Server(directory, env={"SIGHTLINE_VIDEO_CLIP_SECONDS": "10", "SIGHTLINE_CORS_ORIGINS": PAGE_ORIGIN})
         try:
             trio.run(server.start)
             yield server

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sightline.bootstrap.process import say_ready
+from tests.cli.terminal import read_all
 
 URL, INTERNAL = "http://127.0.0.1:8080", "http://127.0.0.1:8081"
 
@@ -25,8 +26,7 @@ def test_a_person_at_a_terminal_sees_what_to_open_and_whether_other_devices_can(
     with os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
         say_ready(url, INTERNAL, Path("/data"))
-    said = os.read(reader, 4096).decode().replace("\r\n", "\n")
-    os.close(reader)
+    said = read_all(reader)
     first, *lines = said.strip().splitlines()
     assert first == f"ready {url}"
     framed = [line for line in lines if line]

@@ -27,6 +27,7 @@ from sightline_client.mcp_confirm import Confirm, question
 from sightline_client.mcp_server import build_server
 from sightline_client.models import Session
 from tests.client.api import Api
+from tests.conftest import PAGE_ORIGIN
 from tests.e2e.server import Server, Tenant, a_tenant, fund, go_online, until
 from tests.house.test_readme import device_process
 
@@ -459,6 +460,15 @@ async def test_refusals_name_the_code_and_the_next_step(running_server: Server) 
         assert "Pass USDC" in await refusal(
             client, "request_view", lat=1, lng=1, quote_id=session_id, max_charge_usdc="cheap"
         )
+
+
+async def test_a_page_of_a_listed_origin_may_call_mcp(running_server: Server) -> None:
+    sent = {"origin": PAGE_ORIGIN, "access-control-request-method": "POST"}
+    async with httpx2.AsyncClient(base_url=running_server.url) as http:
+        allowed = await http.request("OPTIONS", "/mcp", headers=sent)
+        refused = await http.request("OPTIONS", "/mcp", headers=sent | {"origin": "https://evil.example"})
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (204, PAGE_ORIGIN)
+    assert (refused.status_code, "access-control-allow-origin" in refused.headers) == (401, False)
 
 
 @pytest.mark.parametrize("key", [None, "anything", "svc_test_000000_" + "A" * 43])
