@@ -5,6 +5,7 @@ import re
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import ConsoleServer, a_tab, camera_link, come_online, sign_up
+from tests.console.review import SPEAK
 
 OSLO = (59.913868, 10.752245)
 
@@ -48,4 +49,18 @@ def test_without_the_map_the_form_stays(browser: Browser, server: ConsoleServer)
         consumer.page.wait_for_selector(".map", state="detached")
         consumer.page.fill("#place", "59.91, 10.75")
         consumer.shows(".price")
+        assert consumer.problems == []
+
+
+def test_in_arabic_the_map_has_arabic_names_and_units(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=OSLO) as consumer:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        consumer.go("buy")
+        consumer.shows("[data-map=ready] .map-name", re.compile(r"[A-Z]"))
+        consumer.shows(".leaflet-control-scale-line", "km")
+        assert consumer.page.evaluate(SPEAK, "ar")
+        consumer.shows("[data-map=ready] .map-name", re.compile(r"^[\u0621-\u064a\s-]+$"))
+        consumer.shows(".leaflet-control-scale-line", re.compile(r"^[\d,.]+\sكم$"))
+        consumer.page.fill("#place", "Oslo")
+        consumer.shows("[role=option]", "أوسلو (Oslo)، النرويج")
         assert consumer.problems == []

@@ -72,6 +72,10 @@ export const coordinates = (lat: number, lng: number): string => `${lat.toFixed(
 /** Coordinates within a text. */
 export const point = (lat: number, lng: number): string => leftToRight(coordinates(lat, lng));
 
+/** The position of a picture or a clip: latitude, longitude and accuracy, or that there is none. */
+export const positionOf = (location: string): string =>
+  location === "unknown" ? t("positionUnknown") : leftToRight(location.split(";")[0]?.replace(",", ", ") ?? "");
+
 export const short = (address: string): string => leftToRight(`${address.slice(0, 6)}…${address.slice(-4)}`);
 
 const EARTH_M = 6_371_008.8;

@@ -107,7 +107,8 @@ export function Button({ run, kind = "plain", disabled = false, id, isOn, childr
       report(error);
     } finally {
       busy.value = false;
-      afterEffects(() => focusFirst([...around, document.querySelector<HTMLElement>("main h1")]));
+      // Some browsers give a button no focus at a click: only that of a button which is gone is lost.
+      afterEffects(() => currentTarget.isConnected || focusFirst([...around, document.querySelector<HTMLElement>("main h1")]));
     }
   };
   return (

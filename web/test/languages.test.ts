@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { clock, coordinates, dateTime, metres, point, usdc } from "../src/format";
+import { clock, coordinates, dateTime, metres, point, positionOf, usdc } from "../src/format";
 import { arabic } from "../src/languages/ar";
 import { german } from "../src/languages/de";
 import { english } from "../src/languages/en";
@@ -32,6 +32,8 @@ test("in a language from right to left, values keep their own direction, and dig
   assert.equal(point(52.52, 13.405), "\u206652.52000, 13.40500\u2069");
   assert.equal(coordinates(52.52, 13.405), "52.52000, 13.40500");
   assert.equal(metres(1_500), "1.5\u00a0كم");
+  assert.equal(positionOf("52.52,13.405;8"), "\u206652.52, 13.405\u2069");
+  assert.match(positionOf("unknown"), /^[\u0600-\u06ff\s]+$/);
   assert.equal(clock(83), "1:23");
   assert.match(dateTime("2026-11-25T07:00:00Z"), /25.*2026/);
   assert.equal(t("atMost", { amount: "5" }), "من \u20685\u2069 بحدّ أقصى");

@@ -187,6 +187,7 @@ export const arabic: Catalogue = {
   download: "تنزيل",
   capturedAt: "وقت الالتقاط",
   capturedWhere: "الموقع كما يذكره جهاز المصوّر",
+  positionUnknown: "غير معروف في هذه اللحظة",
   pausedTitle: "متوقّف مؤقتًا.",
   pausedFree: "لا يُحتسب هذا الوقت.",
   endsItself: "تنتهي الجلسة من تلقاء نفسها بعد",

@@ -187,6 +187,7 @@ export const german: Catalogue = {
   download: "Herunterladen",
   capturedAt: "Aufgenommen um",
   capturedWhere: "Position laut dem Gerät der filmenden Seite",
+  positionUnknown: "in diesem Moment nicht bekannt",
   pausedTitle: "Pausiert.",
   pausedFree: "Diese Zeit wird nicht berechnet.",
   endsItself: "Die Sitzung endet von selbst in",

@@ -185,6 +185,7 @@ export const english = {
   download: "Download",
   capturedAt: "Captured at",
   capturedWhere: "Position, as the operator's device states it",
+  positionUnknown: "not known at this moment",
   pausedTitle: "Paused.",
   pausedFree: "This time is not charged.",
   endsItself: "The session ends by itself in",

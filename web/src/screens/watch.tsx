@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import { clip, follow, frame, type Clip, type Still } from "sightline-js";
 import { ApiError, api, here, need, once, type Model } from "../api";
 import { extendSession } from "../chain/payment";
-import { clock, distanceM, metres, point, timeOf, usdc } from "../format";
+import { clock, distanceM, metres, point, positionOf, timeOf, usdc } from "../format";
 import { endingOf, noteEnd } from "../live/endings";
 import { pausedMs, pauseEndsAt } from "../live/pauses";
 import { Picture } from "../live/picture";
@@ -12,7 +12,7 @@ import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Loading, Page, Unread, useReading } from "../parts";
 import { link, place } from "../router";
 import { config, notify, now, tell, told, workspace, type Session } from "../store";
-import { leftToRight, t, type Word } from "../strings";
+import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 
 type Meter = Model["Meter"];
@@ -194,9 +194,6 @@ function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
     </Picture>
   );
 }
-
-/** Of "latitude,longitude;accuracy", as pictures and clips have it. */
-const positionOf = (location: string): string => leftToRight(location.split(";")[0]?.replace(",", ", ") ?? "");
 
 /** A picture that the user took. It stays on the page when the session is over. */
 const Snapshot = ({ session, still }: { session: Session; still: Still }) => (
