@@ -10,7 +10,7 @@ import { t, type Word } from "../strings";
 type Endpoint = Model["Webhook"];
 type EventType = Endpoint["eventTypes"][number];
 const EVENT_TYPES: readonly EventType[] = [
-  "session.requested", "session.assigned", "session.live", "session.paused", "session.resumed", "session.ended",
+  "session.requested", "session.assigned", "session.live", "session.paused", "session.resumed", "session.extended", "session.ended",
   "session.cancelled", "session.expired", "settlement.confirmed", "wallet.deposit", "workspace.availability",
 ];
 const DELIVERIES_SHOWN = 20;
