@@ -8,7 +8,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PIP_INSTALL := $(PIP) -c constraints.txt
 CLIENT := packages/sightline-client
-PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# One more than there are cores: tests of video wait for half of their time.
+WORKERS = $(shell $(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
 
 # Compiling the package takes longer than everything else that a start does. Images for builds often forbid to keep the result.
 unexport PYTHONDONTWRITEBYTECODE
@@ -68,10 +70,10 @@ serve: $(VENV)/.runtime
 	$(BIN)/sightline serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(PYTEST) -m "not interop and not image and not servers" $(ARGS)
+	$(PYTEST) -n $(WORKERS) -m "not interop and not image and not servers" $(ARGS)
 
 test-servers: $(VENV)/.dev
-	$(PYTEST) -m "not interop and not image and servers" $(ARGS)
+	$(PYTEST) -n logical -m "not interop and not image and servers" $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

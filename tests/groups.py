@@ -29,12 +29,21 @@ SMOKE: Final = {
 }
 """The claims about running servers that `make test` proves too, each with its test."""
 LONG: Final = (
-    "tests/sim/test_planted_bugs.py",
-    "tests/video/test_backends.py",
-    "tests/chain/contracts/test_escrow_planted_bugs.py",
-    "tests/storage/test_sqlstates.py",
-    "tests/chain/test_embedded_chain.py",
     "tests/http/test_schemathesis.py",
+    "tests/video/test_backends.py",
+    "tests/http/test_access_matrix.py",
+    "tests/video/pictures/test_shapes.py",
+    "tests/video/test_live.py",
+    "tests/sim/test_planted_bugs.py",
+    "tests/video/test_tcp.py",
+    "tests/video/test_signalling.py",
+    "tests/video/test_loss.py",
+    "tests/chain/contracts/test_escrow_planted_bugs.py",
+    "tests/http/server/test_wire_fuzz.py",
+    "tests/storage/test_sqlstates.py",
+    "tests/video/pictures/test_formats.py",
+    "tests/video/test_many_watch.py",
+    "tests/chain/test_embedded_chain.py",
     "tests/storage/test_store_adversity.py",
     "tests/cluster/test_demo.py",
     "tests/cluster/test_cluster.py",
@@ -44,10 +53,13 @@ LONG: Final = (
     "tests/cluster/test_video.py",
     "tests/e2e/test_crash.py",
     "tests/e2e/test_fencing.py",
+    "tests/e2e/test_data_directory.py",
+    "tests/bootstrap/test_start_failures.py",
     "tests/bootstrap/test_workers.py",
     "tests/bootstrap/test_failover.py",
 )
-"""Files that take longest. They begin first, so that no process works alone at the end."""
+"""Files that take longest. They run first, in this order, so that no process works alone at the end."""
+_FIRST: Final = {file: place for place, file in enumerate(LONG)}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and item.nodeid not in smoke and _starts_server(item, known):
             item.add_marker(pytest.mark.servers)
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    items.sort(key=lambda item: _FIRST.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 def _starts_server(item: pytest.Function, known: dict[Any, bool]) -> bool:

@@ -121,7 +121,11 @@ class FaucetBody(Input):
     AREA = "faucet"
     REFUSES_MISSPELT = True
 
-    amount_micro_usdc: Money = Field(default="10000000", description="At least 1 micro-USDC")
+    amount_micro_usdc: Money = Field(
+        default="10000000",
+        description="At least 1 micro-USDC",
+        json_schema_extra={"pattern": "^[1-9][0-9]{0,77}$"},
+    )
 
     @field_validator("amount_micro_usdc")
     @classmethod

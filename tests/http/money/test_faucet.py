@@ -1,5 +1,7 @@
 """Test money over HTTP."""
 
+import re
+
 import pytest
 import trio
 
@@ -76,3 +78,11 @@ async def test_an_amount_that_is_none_is_refused(amount: object) -> None:
         party = await world.party("CONSUMER")
         answer = await party.wallet.post(PATH, {"amountMicroUsdc": amount})
         assert error_of(answer) == (400, "INVALID_INPUT", "faucet:amountMicroUsdc")
+
+
+async def test_the_document_allows_what_the_faucet_pays_and_not_zero(world: World) -> None:
+    document = (await world.http.get("/openapi.json")).json()
+    pattern = document["components"]["schemas"]["FaucetBody"]["properties"]["amountMicroUsdc"]["pattern"]
+    assert re.search(pattern, "0") is None
+    assert re.search(pattern, "1")
+    assert re.search(pattern, "10000000")
