@@ -44,6 +44,7 @@ def test_a_wallet_signs_limits_and_the_payment_of_a_view(browser: Browser, tmp_p
             consumer.go("wallet")
             consumer.shows(".facts", re.compile(r"In escrow for open sessions\s*\d+\.\d*[1-9]"))
             consumer.click("button:has-text('End the session')")
+            consumer.click(".confirm button.danger")
             consumer.shows(".facts", re.compile(r"In escrow for open sessions\s*0\.00"))
             assert consumer.problems == []
     finally:
