@@ -244,6 +244,8 @@ async def test_reads_from_memory_go_on_while_all_database_connections_are_busy(c
                 answers[(await http.get(f"{server.url}/api/v1{path}")).status_code] += 1
                 await trio.sleep(0.1)
 
+        for server in cluster.servers:  # from here on each of them knows the key and who may read the session
+            assert (await http.get(f"{server.url}/api/v1/sessions/{session_id}")).status_code == 200
         for server in cluster.servers:
             nursery.start_soon(ask, server, f"/sessions/{session_id}", seen)
             for _ in range(2 * POOL):
