@@ -61,6 +61,7 @@ class AgentHost:
         """The answer of the next call; raises what the client raised."""
         found = self.next()
         assert not isinstance(found, str), f"the host asks for a sign-in: {found}"
+        assert not found.is_error, found.content
         return found
 
     def browse(self) -> str:
@@ -94,9 +95,7 @@ class AgentHost:
                 Client(streamable_http_client(f"{self.url}/mcp?confirm=never", http_client=http)) as client,
             ):
                 while (call := await trio.to_thread.run_sync(self.calls.get, abandon_on_cancel=True)) is not None:
-                    result = await client.call_tool(*call)
-                    assert not result.is_error, result.content
-                    self.said.put(result)
+                    self.said.put(await client.call_tool(*call))
         except BaseException as error:  # noqa: BLE001  raised by `result` in the test's thread
             self.said.put(error)
 

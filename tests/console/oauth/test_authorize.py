@@ -90,7 +90,10 @@ def buy_a_view(host: AgentHost) -> None:
 
 
 def refused_and_asked_again(host: AgentHost) -> str:
-    """Call tools until one is refused, when the host asks for a new sign-in."""
+    """Call tools until the host asks for a new sign-in.
+
+    A call that has passed the check of /mcp is refused by its tool.
+    """
     while True:
         host.call("wallet")
         said = host.next()
