@@ -205,7 +205,7 @@ async def test_a_publisher_that_died_comes_again_and_frames_go_on() -> None:
             assert newer.sequence > first.sequence
 
 
-@pytest.mark.alone  # at a high load MediaMTX may end the first publication to a path, and a plain client does not repeat it
+@pytest.mark.alone  # at a high load MediaMTX may end the first publication to a path: 400 "terminated"
 @pytest.mark.parametrize("codec", ["video/VP8", "video/H264"])
 async def test_a_browser_with_camera_and_microphone_publishes_to_it(client_script: Path, codec: str) -> None:
     async with adapted() as setup, a_browser(client_script) as (browser, url):
