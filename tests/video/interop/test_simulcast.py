@@ -33,11 +33,11 @@ async def picture_until(page: Page, *widths: int, within_s: float = 20) -> int:
     """Wait until the viewer shows one of these widths, and frames of it go on; gives the width."""
     seen = await watch(page, frames=1)
     with trio.fail_after(within_s):
-        while seen["width"] not in widths:
-            seen = await watch(page, frames=seen["frames"] + 1)
-    later = await watch(page, frames=seen["frames"] + 20)
-    assert later["width"] == seen["width"]
-    return int(later["width"])
+        while True:
+            later = await watch(page, frames=seen["frames"] + (20 if seen["width"] in widths else 1))
+            if seen["width"] == later["width"] in widths:
+                return int(later["width"])
+            seen = later
 
 
 @pytest.mark.parametrize("codec", ["video/VP8", "video/H264"])
