@@ -225,7 +225,7 @@ def request_view(consumer: Tab, instructions: str) -> str:
 
 
 def end_view(consumer: Tab) -> None:
-    """End the running view, and answer the question."""
+    """End the running view, and confirm it."""
     consumer.click("#end")
     consumer.click("#end-sure")
 

@@ -1,4 +1,4 @@
-"""Cross-origin calls from browsers: pages of listed origins may call the API, /rpc, /mcp and OAuth, with a key.
+"""Cross-origin calls from browsers: pages of listed origins may call /api/v1, /rpc, /mcp and OAuth.
 
 Cookies stay same-origin: without Access-Control-Allow-Credentials a browser does not show a page the answer to a
 request with a cookie, and a listed origin is not an own origin for unsafe requests with a cookie (docs/adr/0123, 0248).

@@ -272,7 +272,7 @@ class VideoLeg:
         return sent.packets()
 
     def _keep(self, sent: _Sent) -> None:
-        """Put a frame into the slots of its packets."""
+        """Remember a frame for retransmission, in the slot of each of its packets."""
         left, slot = len(sent.payloads), sent.sequence % HISTORY_PACKETS
         while left:
             count = min(left, HISTORY_PACKETS - slot)

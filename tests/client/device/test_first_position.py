@@ -1,4 +1,4 @@
-"""The position of a session that has just begun."""
+"""A device reports its position as soon as its session starts."""
 
 import pytest
 import trio

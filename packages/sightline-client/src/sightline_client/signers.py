@@ -1,4 +1,4 @@
-"""What may sign for a wallet."""
+"""Check of the wallet that a caller passes to sign with."""
 
 from sightline_client.errors import InvalidArgumentError
 
