@@ -8,12 +8,13 @@ import trio
 
 from sightline.actors.answers import recorded_answer
 from sightline.actors.service.idempotency import Replays
-from sightline.actors.types import HeartbeatReport
+from sightline.actors.types import HeartbeatReport, NewWorkspace
 from sightline.actors.workspace.heartbeat_writer import GATHER_S
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.operator.machine import Patch
+from sightline.domain.operator.model import WorkspaceRole
 from sightline.domain.refusal import Code, Refusal
-from tests.actors.world import BOTH_SIDES, LAT, LNG, refusal_of
+from tests.actors.world import BOTH_SIDES, LAT, LNG, WALLET, refusal_of
 
 
 async def test_a_repeat_with_the_same_key_gets_the_same_answer_and_has_no_second_effect(world):
@@ -188,3 +189,22 @@ def a_report(sequence):
 
 async def is_online(world, operator):
     return await world.availability(operator) == "ONLINE"
+
+
+async def test_a_guest_workspace_that_two_servers_create_at_once_is_one(world):
+    """Each server has looked for it before the other one made it, as when one payment reaches both."""
+    guest = NewWorkspace(
+        id=world.ids.uuid(), wallet_address=WALLET, slug="guest", name="Guest", roles=(WorkspaceRole.CONSUMER,)
+    )
+    created = []
+
+    async def create():
+        async def prove():
+            return guest
+
+        created.append((await world.broker.create_workspace(prove)).value)
+
+    async with trio.open_nursery() as both:
+        both.start_soon(create)
+        both.start_soon(create)
+    assert [each.id for each in created] == [guest.id, guest.id]
