@@ -25,7 +25,6 @@ from sightline.video.rtc.rtp import (
     RtcpMessage,
     RtpPacket,
     build_rtp,
-    build_rtp_frame,
     build_sender_report,
     ntp_from_ms,
     parse_rtcp,
@@ -82,9 +81,13 @@ class _Sent:
 
     def packets(self) -> list[bytes]:
         """The RTP packets with all payloads, in order."""
-        payloads = self.payloads if self.shift is None else [self.shift.apply(each) for each in self.payloads]
-        return build_rtp_frame(
-            payloads,
+        return [self.packet(index) for index in range(len(self.payloads))]
+
+    def send(self, peer: RtcPeer) -> None:
+        """Send all packets at once."""
+        shift = self.shift
+        peer.send_frame(
+            self.payloads if shift is None else [shift.apply(each) for each in self.payloads],
             payload_type=self.payload_type,
             sequence=self.sequence,
             timestamp=self.timestamp,
@@ -237,7 +240,9 @@ class VideoLeg:
         """Send a keyframe at the rate that the viewer was seen to receive."""
         timestamp = max(frame.timestamp, self._floor + 1)
         self._floor = timestamp
-        self._slow.extend(self._packets(frame, timestamp))
+        sent = self._number(frame, timestamp)
+        if sent is not None:
+            self._slow.extend(sent.packets())
         self._send_next_slow()
 
     def _send_next_slow(self) -> None:
@@ -250,13 +255,15 @@ class VideoLeg:
         self._slow_timer = asyncio.get_running_loop().call_later(pause_s, self._send_next_slow)
 
     def _send(self, frame: StreamFrame, timestamp: int) -> None:
-        self._peer.send_media(self._packets(frame, timestamp))
+        sent = self._number(frame, timestamp)
+        if sent is not None:
+            sent.send(self._peer)
 
-    def _packets(self, frame: StreamFrame, timestamp: int) -> list[bytes]:
-        """The frame as RTP packets with this viewer's numbers, kept for retransmission."""
+    def _number(self, frame: StreamFrame, timestamp: int) -> _Sent | None:
+        """Give the frame this viewer's numbers and keep it for retransmission; None for a codec not negotiated."""
         chosen = self.formats.get(frame.format.name)
         if chosen is None:
-            return []
+            return None
         payload_type, self._rtx_type = chosen
         stamp = (self._origin + timestamp) & 0xFFFFFFFF
         count = len(frame.payloads)
@@ -269,7 +276,7 @@ class VideoLeg:
         self.packets += count
         self.octets += frame.size
         self.last_timestamp = stamp
-        return sent.packets()
+        return sent
 
     def _keep(self, sent: _Sent) -> None:
         """Remember a frame for retransmission, in the slot of each of its packets."""

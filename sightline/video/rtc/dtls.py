@@ -14,7 +14,8 @@ from OpenSSL import SSL
 from typing_extensions import override
 
 from sightline.video.rtc.ice import IceConnection
-from sightline.video.rtc.srtp import protect_all
+from sightline.video.rtc.srtp import protect, protect_frame
+from sightline.video.rtc.udp import Run
 
 CIPHERS: Final = b":".join(
     f"ECDHE-{kind}-{cipher}".encode()
@@ -161,8 +162,12 @@ class RtcTransport:
     def protect(self, data: bytes, *, rtcp: bool) -> bytes:
         """Encrypt a packet for the wire."""
         session = self._dtls._tx_srtp
-        return bytes(session.protect_rtcp(data) if rtcp else protect_all(session, [data])[0])
+        return bytes(session.protect_rtcp(data)) if rtcp else protect(session, data)
 
-    def protect_all(self, packets: Sequence[bytes]) -> list[memoryview]:
-        """Encrypt RTP packets for the wire. The views are valid until the next call in this thread."""
-        return protect_all(self._dtls._tx_srtp, packets)
+    def protect_frame(
+        self, payloads: Sequence[bytes], *, payload_type: int, sequence: int, timestamp: int, ssrc: int
+    ) -> list[Run]:
+        """Make and encrypt the RTP packets of a frame, see `srtp.protect_frame`."""
+        return protect_frame(
+            self._dtls._tx_srtp, payloads, payload_type=payload_type, sequence=sequence, timestamp=timestamp, ssrc=ssrc
+        )

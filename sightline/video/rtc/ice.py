@@ -8,7 +8,7 @@ import asyncio
 import random  # noqa: TID251  (jitter of consent checks only)
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, final
 
 import aioice.ice
@@ -19,13 +19,14 @@ from aioice.utils import random_string
 from typing_extensions import override
 
 from sightline.video.rtc.tcp import TcpTransport
-from sightline.video.rtc.udp import Address, ReadPace, UdpTransport, bind_udp
+from sightline.video.rtc.udp import Address, ReadPace, Run, UdpTransport, bind_udp
 
 QUEUE_MAX_PACKETS: Final = 512
 """DTLS packets waiting for the handshake; media does not go through this queue."""
-CONSENT_INTERVAL_S: Final = 2.5
+CONSENT_INTERVAL_S: Final = 5.0
+"""RFC 7675, section 5.1: not less than 4 s between checks, and never in step with others."""
 CONSENT_FAILURES: Final = 4
-"""A vanished peer is noticed within about 12 s; aioice's own values take more than 30 s."""
+"""A vanished peer is noticed within 16 to 25 s; the RFC allows 30."""
 MEDIA_LIFE_MS: Final = 5_000.0
 """A publisher whose authenticated media arrived within this time is alive, even if it answers no checks."""
 FOLLOW_EVERY_MS: Final = 1_000.0
@@ -334,13 +335,13 @@ class IceConnection(aioice.ice.Connection):
         if data and self._queue.qsize() < QUEUE_MAX_PACKETS:
             super().data_received(data, component)
 
-    def send_now(self, datagrams: Sequence[bytes | memoryview]) -> bool:
+    def send_now(self, runs: Iterable[Run]) -> bool:
         """Send without awaiting; False if there is no connection or the socket's buffer is full."""
         pair = self._nominated.get(1)
         if pair is None:
             return False
         transport: Any = pair.protocol.transport
-        transport.send_all(datagrams, pair.remote_addr)
+        transport.send_runs(runs, pair.remote_addr)
         return not bool(transport.blocked)
 
 

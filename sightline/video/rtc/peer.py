@@ -20,6 +20,7 @@ from sightline.video.rtc.dtls import Certificate, RtcTransport
 from sightline.video.rtc.ice import IceConnection, MediaSource, host_addresses, remote_candidate
 from sightline.video.rtc.rtp import is_rtcp
 from sightline.video.rtc.sdp import Description, LocalTransport, SdpError, Section
+from sightline.video.rtc.udp import one_datagram
 
 CERTIFICATE_RENEW: Final = timedelta(days=10)
 """aiortc's certificates are valid for 30 days; a worker may run longer."""
@@ -301,12 +302,18 @@ class RtcPeer:
     def send(self, data: bytes, *, rtcp: bool = False) -> None:
         """Encrypt and send one packet; does nothing while not connected."""
         if self.connected and not self.closed:
-            self.congested = not self._connection.send_now([self._transport.protect(data, rtcp=rtcp)])
+            packet = one_datagram(self._transport.protect(data, rtcp=rtcp))
+            self.congested = not self._connection.send_now([packet])
 
-    def send_media(self, packets: Sequence[bytes]) -> None:
+    def send_frame(
+        self, payloads: Sequence[bytes], *, payload_type: int, sequence: int, timestamp: int, ssrc: int
+    ) -> None:
         """Encrypt and send the RTP packets of a frame, in few system calls; does nothing while not connected."""
         if self.connected and not self.closed:
-            self.congested = not self._connection.send_now(self._transport.protect_all(packets))
+            runs = self._transport.protect_frame(
+                payloads, payload_type=payload_type, sequence=sequence, timestamp=timestamp, ssrc=ssrc
+            )
+            self.congested = not self._connection.send_now(runs)
 
     def close(self, reason: str) -> None:
         """Close the connection and call `on_closed` once. The sockets close in the background, see `wait_closed`."""

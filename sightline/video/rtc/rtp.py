@@ -4,10 +4,11 @@ Source: RFC 3550 (RTP, sender and receiver reports), RFC 4585 (NACK, PLI), RFC 4
 """
 
 import struct
-from collections.abc import Sequence
 from typing import final
 
-_HEADER = struct.Struct("!BBHII")
+HEADER = struct.Struct("!BBHII")
+"""Of a packet without extensions: version and flags, marker and payload type, sequence, timestamp, SSRC."""
+HEADER_BYTES = HEADER.size
 RTCP_SR, RTCP_RR, RTCP_SDES, RTCP_BYE, RTCP_RTPFB, RTCP_PSFB = 200, 201, 202, 203, 205, 206
 FMT_NACK, FMT_PLI, FMT_FIR, FMT_REMB = 1, 1, 4, 15
 NTP_EPOCH_OFFSET_S = 2_208_988_800
@@ -44,7 +45,7 @@ def parse_rtp(data: bytes) -> RtpPacket | None:
     """Read one packet; None if it is malformed."""
     if len(data) < 12:
         return None
-    first, second, sequence, timestamp, ssrc = _HEADER.unpack_from(data)
+    first, second, sequence, timestamp, ssrc = HEADER.unpack_from(data)
     if first >> 6 != 2:
         return None
     start = 12 + 4 * (first & 0x0F)
@@ -100,19 +101,7 @@ def header_extension(data: bytes, ident: int) -> bytes | None:
 
 def build_rtp(payload: bytes, *, marker: bool, payload_type: int, sequence: int, timestamp: int, ssrc: int) -> bytes:
     """Write one packet without extensions."""
-    return _HEADER.pack(0x80, payload_type | (0x80 if marker else 0), sequence, timestamp, ssrc) + payload
-
-
-def build_rtp_frame(
-    payloads: Sequence[bytes], *, payload_type: int, sequence: int, timestamp: int, ssrc: int
-) -> list[bytes]:
-    """Write the packets of one frame: running sequence numbers, and the marker on the last."""
-    pack, last = _HEADER.pack, len(payloads) - 1
-    return [
-        pack(0x80, payload_type | 0x80 if at == last else payload_type, (sequence + at) & 0xFFFF, timestamp, ssrc)
-        + payload
-        for at, payload in enumerate(payloads)
-    ]
+    return HEADER.pack(0x80, payload_type | (0x80 if marker else 0), sequence, timestamp, ssrc) + payload
 
 
 def unwrap_rtx(packet: RtpPacket, payload_type: int, ssrc: int) -> RtpPacket | None:
@@ -131,8 +120,8 @@ def unwrap_rtx(packet: RtpPacket, payload_type: int, ssrc: int) -> RtpPacket | N
 
 def wrap_rtx(data: bytes, *, payload_type: int, sequence: int, ssrc: int) -> bytes:
     """Turn a sent packet (as `build_rtp` made it) into its retransmission."""
-    _, second, _, timestamp, _ = _HEADER.unpack_from(data)
-    head: bytes = _HEADER.pack(0x80, (second & 0x80) | payload_type, sequence, timestamp, ssrc)
+    _, second, _, timestamp, _ = HEADER.unpack_from(data)
+    head: bytes = HEADER.pack(0x80, (second & 0x80) | payload_type, sequence, timestamp, ssrc)
     return head + data[2:4] + data[12:]
 
 

@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, final
 
 from typing_extensions import override
 
 from sightline.video.rtc.tcp_frames import FrameReader, FramingError, framed
-from sightline.video.rtc.udp import PAUSE_S, Address, ReadPace
+from sightline.video.rtc.udp import PAUSE_S, Address, ReadPace, Run, one_datagram
 
 READ_BYTES: Final = 32 * 1024
 SEND_BUFFER_BYTES: Final = 128 * 1024
@@ -102,15 +102,15 @@ class TcpTransport(asyncio.DatagramTransport):
     @override
     def sendto(self, data: Any, addr: Any = None) -> None:
         """Send one packet to the peer, whatever the address."""
-        self.send_all([data], self.peer)
+        self.send_runs([one_datagram(data)], self.peer)
 
-    def send_all(self, datagrams: Sequence[bytes | memoryview], address: Address) -> None:
+    def send_runs(self, runs: Iterable[Run], address: Address) -> None:
         """Send packets in order; drops them all while too much waits."""
         del address
         if self._closing or len(self._unsent) > UNSENT_MAX_BYTES:
             return
         had_unsent = bool(self._unsent)
-        self._unsent += b"".join(framed(packet) for packet in datagrams)
+        self._unsent += b"".join(framed(packet) for run in runs for packet in run.datagrams())
         if not had_unsent:
             self._flush()
 

@@ -9,8 +9,8 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, final
 
 from typing_extensions import override
 
@@ -30,6 +30,31 @@ SEGMENTS_MAX: Final = 44
 _TIMESPEC: Final = struct.Struct("@qq")
 _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(_TIMESPEC.size)
 Address = tuple[str, int]
+
+
+class Run(NamedTuple):
+    """Datagrams of one size, of which the last may be shorter."""
+
+    parts: Sequence[bytes | memoryview]
+    """One for each datagram, or a single one that has them all, back to back."""
+    segment_bytes: int
+    """The size of each datagram but the last."""
+    segments: int
+    """How many datagrams there are."""
+
+    def datagrams(self) -> Iterator[bytes | memoryview]:
+        """The datagrams one by one."""
+        if len(self.parts) == self.segments:
+            yield from self.parts
+            return
+        (whole,) = self.parts
+        for at in range(0, len(whole), self.segment_bytes):
+            yield whole[at : at + self.segment_bytes]
+
+
+def one_datagram(data: bytes) -> Run:
+    """A run of one."""
+    return Run((data,), len(data), 1)
 
 
 @final
@@ -124,23 +149,23 @@ class UdpTransport(asyncio.DatagramTransport):
         except OSError:
             pass  # no route, or an ICMP error of an earlier datagram: UDP may lose datagrams
 
-    def send_all(self, datagrams: Sequence[bytes | memoryview], address: Address) -> None:
+    def send_runs(self, runs: Iterable[Run], address: Address) -> None:
         """Send datagrams in order; drops the rest as soon as the socket cannot take one."""
-        for run in equal_runs(datagrams):
-            if self._segments and len(run) > 1 and self._send_segments(run, address):
+        for run in runs:
+            if run.segments > 1 and self._segments and self._send_segments(run, address):
                 if self.blocked:
                     return
                 continue
-            for data in run:
+            for data in run.datagrams():
                 self.sendto(data, address)
                 if self.blocked:
                     return
 
-    def _send_segments(self, run: Sequence[bytes | memoryview], address: Address) -> bool:
-        """Send datagrams of one size (the last may be shorter) in one call; False if they must be sent one by one."""
-        size = len(run[0]).to_bytes(2, sys.byteorder)
+    def _send_segments(self, run: Run, address: Address) -> bool:
+        """Send a run in one call; False if its datagrams must be sent one by one."""
+        size = run.segment_bytes.to_bytes(2, sys.byteorder)
         try:
-            self._sock.sendmsg(run, [(socket.IPPROTO_UDP, UDP_SEGMENT, size)], 0, address)
+            self._sock.sendmsg(run.parts, [(socket.IPPROTO_UDP, UDP_SEGMENT, size)], 0, address)
             self.blocked = False
         except BlockingIOError:
             self.blocked = True
@@ -166,13 +191,17 @@ class UdpTransport(asyncio.DatagramTransport):
         self.close()
 
 
-def equal_runs(datagrams: Sequence[bytes | memoryview]) -> Iterator[Sequence[bytes | memoryview]]:
-    """Split into runs of one size in which only the last datagram may be shorter, as UDP GSO wants them."""
+def equal_runs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Split datagrams into runs of one size in which only the last may be shorter, as UDP GSO wants them.
+
+    Yields:
+        The index of a run's first datagram, and of the first after it.
+    """
     start = 0
-    for at in range(1, len(datagrams) + 1):
-        size, previous = len(datagrams[start]), len(datagrams[at - 1])
-        if at == len(datagrams) or previous < size or len(datagrams[at]) > size or at - start == SEGMENTS_MAX:
-            yield datagrams[start:at]
+    for at in range(1, len(sizes) + 1):
+        first, previous = sizes[start], sizes[at - 1]
+        if at == len(sizes) or previous < first or sizes[at] > first or at - start == SEGMENTS_MAX:
+            yield start, at
             start = at
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from sightline.video.media.egress import HISTORY_PACKETS, RESEND_MAX, VideoLeg, 
 from sightline.video.media.layers import Layer
 from sightline.video.media.stream import StreamFrame
 from sightline.video.media.viewer_link import HOLD_FIRST_MS, RTT_FIRST_MS, THIN_FIRST_MS
-from sightline.video.rtc.rtp import build_nack, build_receiver_report, parse_rtp, unwrap_rtx
+from sightline.video.rtc.rtp import build_nack, build_receiver_report, build_rtp, parse_rtp, unwrap_rtx
 
 VIDEO, RTX, THEIRS = 100, 101, 102
 FMT = H264Format()
@@ -29,8 +29,12 @@ class Wire:
         if not rtcp:
             self.sent.append(data)
 
-    def send_media(self, packets: list[bytes]) -> None:
-        self.sent += packets
+    def send_frame(self, payloads: Sequence[bytes], *, sequence: int, **header: int) -> None:
+        last = len(payloads) - 1
+        self.sent += [
+            build_rtp(payload, marker=at == last, sequence=(sequence + at) & 0xFFFF, **header)
+            for at, payload in enumerate(payloads)
+        ]
 
 
 def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:

@@ -15,8 +15,9 @@ from OpenSSL import SSL
 from sightline.video.options import NetOptions
 from sightline.video.rtc import dtls, ice
 from sightline.video.rtc.peer import choose_addresses
-from sightline.video.rtc.rtp import build_rtp_frame
-from sightline.video.rtc.srtp import protect_all
+from sightline.video.rtc.rtp import build_rtp, parse_rtp
+from sightline.video.rtc.srtp import protect, protect_frame
+from sightline.video.rtc.udp import one_datagram
 
 
 def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:
@@ -97,38 +98,58 @@ def test_srtp_sessions_take_and_give_bytes():
         assert list(inspect.signature(getattr(pylibsrtp.Session, name)).parameters) == ["self", "packet"]
 
 
-def a_session(key: bytes, *, direction: int) -> pylibsrtp.Session:
-    profile = pylibsrtp.Policy.SRTP_PROFILE_AEAD_AES_256_GCM
-    return pylibsrtp.Session(pylibsrtp.Policy(key=key, ssrc_type=direction, srtp_profile=profile))
+def a_session(key: bytes, *, outbound: bool, profile: str = "AEAD_AES_256_GCM") -> pylibsrtp.Session:
+    direction = pylibsrtp.Policy.SSRC_ANY_OUTBOUND if outbound else pylibsrtp.Policy.SSRC_ANY_INBOUND
+    number = getattr(pylibsrtp.Policy, f"SRTP_PROFILE_{profile}")
+    return pylibsrtp.Session(pylibsrtp.Policy(key=key, ssrc_type=direction, srtp_profile=number))
 
 
-@pytest.mark.parametrize("sizes", [[1200] * 6 + [700], [1], [1340] * 400, []])
-def test_a_frame_is_encrypted_as_its_packets_are_one_by_one(sizes: list[int]):
-    key = bytes(range(44))
-    packets = build_rtp_frame(
-        [bytes([at % 256]) * size for at, size in enumerate(sizes)], payload_type=96, sequence=65_530, timestamp=7,
-        ssrc=9,
-    )  # fmt: skip
-    frame_wise, one_by_one = (a_session(key, direction=pylibsrtp.Policy.SSRC_ANY_OUTBOUND) for _ in range(2))
-    protected = protect_all(frame_wise, packets)
-    assert [bytes(each) for each in protected] == [one_by_one.protect(each) for each in packets]
-    receiver = a_session(key, direction=pylibsrtp.Policy.SSRC_ANY_INBOUND)
-    assert [receiver.unprotect(bytes(each)) for each in protected] == packets
+PROFILES = {"AEAD_AES_256_GCM": 44, "AEAD_AES_128_GCM": 28, "AES128_CM_SHA1_80": 30}
+"""Profiles that are offered to peers, with the length of key and salt."""
 
 
-def test_packets_as_large_as_ethernet_carries_are_encrypted():
-    """The session's own method refuses more than 1,356 bytes, and publishers may send more."""
-    key = bytes(range(44))
-    sender = a_session(key, direction=pylibsrtp.Policy.SSRC_ANY_OUTBOUND)
-    receiver = a_session(key, direction=pylibsrtp.Policy.SSRC_ANY_INBOUND)
-    packets = build_rtp_frame([bytes(1440)] * 100, payload_type=96, sequence=0, timestamp=7, ssrc=9)
-    assert [receiver.unprotect(bytes(each)) for each in protect_all(sender, packets)] == packets
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("sizes", [[1200] * 6 + [700], [1], [30, 1340, 1340], [1440] * 400, []])
+def test_a_frame_is_encrypted_as_its_packets_are_one_by_one(sizes: list[int], profile: str):
+    key = bytes(range(PROFILES[profile]))
+    payloads = [bytes([at % 256]) * size for at, size in enumerate(sizes)]
+    packets = [
+        build_rtp(
+            payload, marker=at == len(payloads) - 1, payload_type=96, sequence=(65_530 + at) & 0xFFFF, timestamp=7,
+            ssrc=9,
+        )
+        for at, payload in enumerate(payloads)
+    ]  # fmt: skip
+    frame_wise, one_by_one = (a_session(key, outbound=True, profile=profile) for _ in range(2))
+    runs = protect_frame(frame_wise, payloads, payload_type=96, sequence=65_530, timestamp=7, ssrc=9)
+    protected = [bytes(each) for run in runs for each in run.datagrams()]
+    assert protected == [protect(one_by_one, each) for each in packets]
+    assert [run.segments for run in runs] == [len(list(run.datagrams())) for run in runs]
+    receiver = a_session(key, outbound=False, profile=profile)
+    assert [receiver.unprotect(each) for each in protected] == packets
+
+
+def test_viewers_of_one_frame_get_their_own_numbers_and_the_same_payloads():
+    key, payloads = bytes(44), (bytes(1200), bytes(1200), b"end")
+    viewers = [a_session(key, outbound=True) for _ in range(2)]
+    for at, viewer in enumerate(viewers):
+        runs = protect_frame(viewer, payloads, payload_type=96 + at, sequence=at, timestamp=at, ssrc=9 + at)
+        receiver = a_session(key, outbound=False)
+        clear = [parse_rtp(receiver.unprotect(bytes(each))) for run in runs for each in run.datagrams()]
+        assert [(each.payload, each.sequence, each.payload_type, each.ssrc) for each in clear if each] == [
+            (payload, at + index, 96 + at, 9 + at) for index, payload in enumerate(payloads)
+        ]
+
+
+def test_a_packet_is_encrypted_as_by_the_session():
+    packet = build_rtp(bytes(100), marker=True, payload_type=96, sequence=1, timestamp=2, ssrc=3)
+    ours, theirs = (a_session(bytes(44), outbound=True) for _ in range(2))
+    assert protect(ours, packet) == theirs.protect(packet)
 
 
 def test_a_packet_without_a_header_is_refused_as_by_the_session():
-    session = a_session(bytes(44), direction=pylibsrtp.Policy.SSRC_ANY_OUTBOUND)
     with pytest.raises(pylibsrtp.Error):
-        protect_all(session, [b"short"])
+        protect(a_session(bytes(44), outbound=True), b"short")
 
 
 def a_connection(net: NetOptions, **options: object) -> ice.IceConnection:
@@ -188,9 +209,9 @@ def test_a_check_without_priority_connects_as_with_ffmpeg_before_8_1():
         await theirs.send(b"\x16dtls")
         assert await ours.recv() == b"\x16dtls", "DTLS goes through the queue"
         assert seen == [b"\x80media"], "media goes straight to the sink"
-        assert ours.send_now([b"\x16back"])
+        assert ours.send_now([one_datagram(b"\x16back")])
         assert await theirs.recv() == b"\x16back"
         await asyncio.gather(ours.close(), theirs.close())
-        assert not ours.send_now([b"\x16late"])
+        assert not ours.send_now([one_datagram(b"\x16late")])
 
     on_asyncio(work)

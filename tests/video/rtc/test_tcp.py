@@ -68,7 +68,7 @@ def test_a_reader_that_falls_behind_gets_whole_packets_only():
             transport.sendto(sent.to_bytes(4, "big") * 250)
             sent += 1
         for number in range(sent, sent + 500):
-            transport.send_all([number.to_bytes(4, "big") * 250], transport.peer)
+            transport.sendto(number.to_bytes(4, "big") * 250)
         theirs.setblocking(False)
         loop, reader, heard = asyncio.get_running_loop(), FrameReader(), []
         while transport.blocked:

@@ -28,7 +28,7 @@ from sightline.video.rtc.ice import IceConnection
 from sightline.video.rtc.peer import CANDIDATES_MAX, Certificates, RtcPeer
 from sightline.video.rtc.rtp import build_rtp
 from sightline.video.rtc.sdp import LocalSection, LocalTransport, build, parse
-from sightline.video.rtc.udp import SEGMENTS_MAX, ReadPace, UdpTransport, bind_udp, equal_runs
+from sightline.video.rtc.udp import SEGMENTS_MAX, ReadPace, Run, UdpTransport, bind_udp, equal_runs
 from sightline.video.worker.whep_reader import offered_sections
 
 LOOPBACK = NetOptions(bind_addresses=("127.0.0.1",))
@@ -99,7 +99,8 @@ def test_a_frame_is_sent_in_few_calls_and_arrives_packet_by_packet(refuses: bool
         receiver.setblocking(True)
         receiver.settimeout(60)
         frame = [bytes([index]) * 1200 for index in range(60)] + [b"end" * 100, b"sps" * 10, b"x" * 900]
-        ours.send_all(frame, receiver.getsockname())
+        runs = [frame[first:end] for first, end in equal_runs([len(each) for each in frame])]
+        ours.send_runs([Run(run, len(run[0]), len(run)) for run in runs], receiver.getsockname())
         assert [receiver.recv(2048) for _ in frame] == frame
         assert not ours.blocked
         assert sock.calls == (1 + 63 if refuses else 4), "44, 17, 1 and 1 datagrams; a refusal is not tried again"
@@ -111,13 +112,12 @@ def test_a_frame_is_sent_in_few_calls_and_arrives_packet_by_packet(refuses: bool
 
 @given(st.lists(st.integers(1, 4)))
 def test_runs_keep_order_and_only_their_last_datagram_is_shorter(sizes: list[int]):
-    datagrams = [bytes(size) for size in sizes]
-    runs = list(equal_runs(datagrams))
-    assert [one for run in runs for one in run] == datagrams
-    for run in runs:
-        assert len({len(one) for one in run[:-1]}) <= 1
-        assert len(run[-1]) <= len(run[0])
-        assert len(run) <= SEGMENTS_MAX
+    runs = list(equal_runs(sizes))
+    assert [at for first, end in runs for at in range(first, end)] == list(range(len(sizes)))
+    for first, end in runs:
+        assert len(set(sizes[first : end - 1])) <= 1
+        assert sizes[end - 1] <= sizes[first]
+        assert end - first <= SEGMENTS_MAX
 
 
 def test_only_authenticated_stun_requests_are_answered():

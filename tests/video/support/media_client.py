@@ -141,7 +141,8 @@ class MediaClient:
 
     def send(self, packets: list[bytes]) -> None:
         self.sent += len(packets)
-        self.peer.send_media(packets)
+        for packet in packets:
+            self.peer.send(packet)
 
     async def publish(self, frames: Frames, every_s: float = 0.1) -> None:
         """Send a stream of frames."""
