@@ -398,6 +398,19 @@ async def test_endless_transactions_of_guests_keep_neither_the_services_own_nor_
     assert sum(sizes) == len(loops) + 1 + 2
 
 
+async def test_the_pending_block_follows_the_head_and_has_the_present_time(world: World) -> None:
+    head = await world.rpc.call("eth_getBlockByNumber", "latest", False)
+
+    async def is_later() -> bool:
+        block = await world.rpc.call("eth_getBlockByNumber", "pending", False)
+        return int(block["timestamp"], 16) > int(head["timestamp"], 16)
+
+    await until("the pending block is later", is_later)
+    coming = await world.rpc.call("eth_getBlockByNumber", "pending", False)
+    assert (coming["parentHash"], int(coming["number"], 16)) == (head["hash"], int(head["number"], 16) + 1)
+    assert await world.rpc.call("eth_blockNumber") == head["number"], "nothing was mined"
+
+
 async def test_fee_history_is_bounded(world: World) -> None:
     (answer,) = await world.rpc.batch([("eth_feeHistory", ["0x10", "latest", [1.0] * 101])])
     assert isinstance(answer, RpcResponseError)

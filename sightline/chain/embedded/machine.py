@@ -162,7 +162,7 @@ class Machine:
         return block
 
     def resolve(self, tag: str | None) -> Json:
-        """Resolve a block tag or a hex number. There are no pending blocks and no reorganisations.
+        """Resolve a block tag or a hex number. State is that of the head for every tag; there are no reorganisations.
 
         Raises:
             UnknownBlockError: The number is above the head.
@@ -172,6 +172,19 @@ class Machine:
         if tag == "earliest":
             return self._block(0)
         return self._block(int(str(tag), 16))
+
+    def next_block(self) -> Json:
+        """The block that would be mined now, without transactions: it says what time a transaction would see."""
+        return self.head | {
+            "number": hex(int(self.head["number"], 16) + 1),
+            "hash": None,
+            "nonce": None,
+            "logsBloom": None,
+            "parentHash": self.head["hash"],
+            "timestamp": hex(max(int(self.head["timestamp"], 16), self._now_s())),
+            "gasUsed": "0x0",
+            "transactions": [],
+        }
 
     # Mining.
 

@@ -206,6 +206,8 @@ class Methods:
         return block | {"transactions": self._machine.store.transactions_of(int(block["number"], 16))}
 
     def _block_by_number(self, tag: str, full: bool = False) -> Json | None:
+        if tag == "pending":
+            return self._machine.next_block()
         try:
             return self._full(self._machine.resolve(tag), full)
         except UnknownBlockError:

@@ -8,6 +8,7 @@ import pytest
 import structlog.testing
 import trio
 
+from sightline.chain.contracts.messages import SLACK_S
 from sightline.chain.relayer.captures import BATCH_GAS, CAPTURE_GAS, NOT_OPENED
 from sightline.chain.service import ChainService
 from sightline.domain.errors import RefusedError, UnavailableError
@@ -170,6 +171,19 @@ async def test_a_charge_for_more_seconds_than_passed_on_the_chain_waits_until_it
         await until("the capture waits for the chain's clock", waits)
         record = await stage.world.record(session.id)
         assert (record.attempts, record.state) == ((), SettlementState.COMPOSED)
+
+
+async def test_a_long_session_is_charged_although_no_block_was_made_since_its_hold(
+    stage: Stage, tmp_path: Path
+) -> None:
+    async with stage.running(tmp_path) as service:
+        assert service.escrow is not None
+        session = await stage.assigned(service)
+        await service.escrow.open_hold(session)
+        charged = await stage.ended(session, SLACK_S + 2)
+        service.notify()
+        await stage.world.until_told(session.id)
+        assert await stage.world.settled_on_chain() == {session.id: charged}
 
 
 async def test_a_free_settlement_whose_hold_was_given_up_before_a_crash_is_written_off(
