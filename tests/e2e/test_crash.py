@@ -19,9 +19,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-FEW_ROUNDS: Final = 5
-ROUNDS: Final = int(os.environ.get("SIGHTLINE_KILL_ROUNDS", "8"))
-"""Of the long form; `make nightly` runs 50."""
+ROUNDS: Final = int(os.environ.get("SIGHTLINE_KILL_ROUNDS", "5"))
+"""`make nightly` runs 50."""
 SEED: Final = os.environ.get("SIGHTLINE_KILL_SEED", "1")
 
 
@@ -88,16 +87,8 @@ def strict_server(data_directory: Path) -> Server:
     return Server(data_directory, env={"SIGHTLINE_DISPATCH_MODE": "strict"})
 
 
+@pytest.mark.timeout(120 + 36 * ROUNDS)
 async def test_nothing_is_lost_or_doubled_by_kill_9_under_load(strict_server: Server) -> None:
-    try:
-        await crash_and_check(strict_server, FEW_ROUNDS, SEED)
-    finally:
-        strict_server.end()
-
-
-@pytest.mark.interop
-@pytest.mark.timeout(1800)
-async def test_nothing_is_lost_or_doubled_in_many_rounds_of_kill_9(strict_server: Server) -> None:
     try:
         await crash_and_check(strict_server, ROUNDS, SEED)
     finally:

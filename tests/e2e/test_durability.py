@@ -3,6 +3,7 @@
 The heartbeats are sent at full speed, one by one and in batches.
 """
 
+import os
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -22,6 +23,8 @@ SINGLE_DEVICES: Final = 6
 BATCH_DEVICES: Final = 2
 BATCH: Final = 50
 ROUNDS: Final = 3
+DEVICES: Final = int(os.environ.get("SIGHTLINE_DURABILITY_DEVICES", "500"))
+"""Of the loads of `bench.durability`; `make nightly` has 1,000."""
 PER_ROUND: Final = (500, 3_000)
 """Heartbeats acknowledged in a round before the server is killed."""
 
@@ -114,7 +117,7 @@ async def test_every_acknowledged_heartbeat_survives_kill_9_at_full_speed(server
 @pytest.mark.interop
 @pytest.mark.timeout(600)
 async def test_nothing_acknowledged_is_lost_under_any_of_the_loads_that_are_measured() -> None:
-    command = [sys.executable, "-m", "bench.durability", "--devices", "1000", "--operators", "4000"]
+    command = [sys.executable, "-m", "bench.durability", "--devices", str(DEVICES), "--operators", str(4 * DEVICES)]
     done = await trio.run_process(command, cwd=ROOT, capture_stdout=True, check=False)
     sys.stdout.write(done.stdout.decode())
     assert done.returncode == 0, done.stdout.decode()
