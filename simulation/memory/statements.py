@@ -66,7 +66,11 @@ class MemoryStatements:
                 if account == "credit" and holder != row.payload.to_address.lower():
                     continue
                 sums[f"{account} {entry.kind}"] += line.amount
-        last = max(enumerate(entries), key=lambda each: (each[1].block_at_ms, each[0]))[1]
+        settled = [
+            entry for entry in self._of(row.session_id)
+            if entry.kind in _KINDS - {EntryKind.REFUND} and entry.block_at_ms < month.end_ms
+        ]  # fmt: skip
+        last = max(enumerate(settled or entries), key=lambda each: (each[1].block_at_ms, each[0]))[1]
         refunded = sum(amount for name, amount in sums.items() if name.startswith("refunds "))
         return SessionAmounts(
             session_id=row.session_id,

@@ -54,7 +54,8 @@ class SessionAmounts:
     is_consumer: bool
     is_operator: bool
     settled_at_ms: int
-    """The time of the last block with an entry of the session in the month."""
+    """The time of the last block that settled the session or returned a rest of it, until the end of the month. Of a
+    session without one: of its last refund."""
     tx_hash: str
     charged: int = 0
     returned: int = 0

@@ -129,6 +129,16 @@ async def test_a_refund_counts_in_the_month_in_which_it_was_paid(year: Year) -> 
     assert (november.charged, november.refunded, december.charged, december.refunded) == (100, 0, 0, 30)
 
 
+async def test_a_refund_leaves_the_time_and_transaction_of_the_settlement(year: Year) -> None:
+    await year.settle()
+    for number, at_ms in enumerate((IN_NOVEMBER + 1, DECEMBER.first_ms)):
+        lines = moved(f"refunds:{PAYER.lower()}", "refund-account:0xr", 10)
+        await year.block(year.entry(EntryKind.REFUND, lines, at_ms=at_ms, log_index=number + 5), at_ms=at_ms)
+    for month, refunded in ((NOVEMBER, 10), (DECEMBER, 10)):
+        [session] = (await year.statement(month=month)).sessions
+        assert (session.refunded, session.settled_at_ms, session.tx_hash) == (refunded, IN_NOVEMBER, "0xt1")
+
+
 async def test_what_has_ended_and_is_settled_later_waits(year: Year) -> None:
     await year.settle(at_ms=NOVEMBER.end_ms - 10)
     await year.ledger.compose(a_payload(OTHER_SESSION), now_ms=NOVEMBER.end_ms - 5)  # type: ignore[attr-defined]  # both have it

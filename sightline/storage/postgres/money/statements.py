@@ -20,7 +20,8 @@ WITH own AS (
   UNION SELECT session_id, lower(payload ->> 'to') FROM settlement
   WHERE payload ->> 'operator' = $1 AND composed_at_ms < $3)
 SELECT o.session_id::text, t.payload ->> 'consumer' = $1 AS is_consumer, t.payload ->> 'operator' = $1 AS is_operator,
-  max(e.block_at_ms) AS settled_at_ms, (array_agg(e.tx_hash ORDER BY e.block_at_ms DESC, e.id DESC))[1] AS tx_hash,
+  coalesce(last.block_at_ms, max(e.block_at_ms)) AS settled_at_ms,
+  coalesce(last.tx_hash, (array_agg(e.tx_hash ORDER BY e.block_at_ms DESC, e.id DESC))[1]) AS tx_hash,
   coalesce(sum(l.amount) FILTER (WHERE l.account LIKE 'payer:%'), 0) AS charged,
   coalesce(sum(l.amount) FILTER (WHERE l.account LIKE 'held:%' AND e.kind IN ('RETURNED', 'RECLAIMED')), 0) AS returned,
   coalesce(sum(l.amount) FILTER (WHERE l.account LIKE 'refunds:%'), 0) AS refunded,
@@ -29,10 +30,14 @@ SELECT o.session_id::text, t.payload ->> 'consumer' = $1 AS is_consumer, t.paylo
   coalesce(-sum(l.amount) FILTER (WHERE l.account = 'credit:' || o.payee AND e.kind = 'CREDITED'), 0) AS credited
 FROM own o JOIN settlement t USING (session_id) JOIN journal_entry e USING (session_id)
 LEFT JOIN LATERAL unnest(e.accounts, e.amounts) AS l(account, amount) ON true
+LEFT JOIN LATERAL (
+  SELECT s.block_at_ms, s.tx_hash FROM journal_entry s WHERE s.session_id = o.session_id
+  AND s.kind IN ('SETTLED', 'RETURNED', 'RECLAIMED', 'CREDITED') AND s.block_at_ms < $3
+  ORDER BY s.block_at_ms DESC, s.id DESC LIMIT 1) AS last ON true
 WHERE e.block_at_ms >= $2 AND e.block_at_ms < $3
   AND e.kind IN ('SETTLED', 'RETURNED', 'RECLAIMED', 'REFUND', 'CREDITED')
-GROUP BY o.session_id, t.payload ->> 'consumer', t.payload ->> 'operator', o.payee
-ORDER BY max(e.block_at_ms), o.session_id
+GROUP BY o.session_id, t.payload ->> 'consumer', t.payload ->> 'operator', o.payee, last.block_at_ms, last.tx_hash
+ORDER BY settled_at_ms, session_id
 """
 _WAITING: Final = """
 SELECT coalesce(sum((t.payload ->> 'toAmount')::numeric), 0) FROM settlement t
