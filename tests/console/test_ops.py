@@ -42,8 +42,11 @@ def test_a_parked_actor_is_shown_with_its_reason_and_started_again(browser: Brow
         assert tab.page.evaluate(END, session_id) >= 400
         ops.allowed = (r"401 \(\S*\) ",)
         ops.page.goto(f"{server.internal_url}/ops")
+        ops.page.fill("#token", "not the token")
+        ops.page.press("#token", "Enter")
+        ops.shows("#token-wrong")
         ops.page.fill("#token", server.internal_token)
-        ops.click("#enter")
+        ops.page.press("#token", "Enter")
         parked = ops.page.locator(f"[data-parked='{session_id}']")
         expect(parked).to_contain_text("Error")
         review.look(ops, "ops-parked")

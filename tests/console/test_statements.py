@@ -97,6 +97,7 @@ def test_a_month_shows_what_was_charged_and_earned_and_gives_files(browser: Brow
         assert [each["side"] for each in rows] == ["consumer"]
         assert f"{int(rows[0]['chargedMicroUsdc']) / 1_000_000} USDC" == charged
         assert downloaded(consumer, "PDF").startswith(b"%PDF-")
+        assert json.loads(downloaded(consumer, "JSON"))["data"]["consumer"]["total"]["sessions"] == 1
 
         earned = statement_shows(operator, "#statement-earned")
         assert float(earned.split()[0]) < float(charged.split()[0]), "the fee is not earned"

@@ -178,17 +178,25 @@ function Actors({ kinds, read }: { kinds: Record<string, Kind>; read: () => Prom
 
 function Token({ done }: { done: () => Promise<void> }) {
   const value = useSignal("");
+  const isWrong = useSignal(false);
   const enter = async (): Promise<void> => {
     sessionStorage.setItem(TOKEN, value.value.trim());
+    isWrong.value = false;
     await done();
+    isWrong.value = true; // else the page is gone
   };
   return (
     <Page title={t("opsTitle")} lead={t("opsTokenText")}>
       <Card>
         <div class="form">
           <Field label={t("opsToken")}>
-            <input id="token" type="password" autoComplete="off" value={value.value} onInput={(event) => (value.value = event.currentTarget.value)} />
+            <input
+              id="token" type="password" autoComplete="off" value={value.value}
+              onInput={(event) => (value.value = event.currentTarget.value)}
+              onKeyDown={(event) => event.key === "Enter" && value.value.trim() !== "" && void enter()}
+            />
           </Field>
+          {isWrong.value && <p id="token-wrong" class="bad" role="alert">{t("opsTokenWrong")}</p>}
           <Button id="enter" kind="main" disabled={value.value.trim() === ""} run={enter}>{t("opsEnter")}</Button>
         </div>
       </Card>

@@ -47,8 +47,12 @@ export function useFocusAfter<T extends HTMLElement>(when: readonly unknown[], i
 }
 
 /** `when`: the focus goes to the title if a change of these took it away. */
+/** Names the screen in the browser's tab and history; null changes nothing. */
+export const useTitle = (title: string | null): void => useEffect(() => void (title !== null && (document.title = `${title} · Sightline`)), [title]);
+
 export function Page({ title, lead, aside, when = [], children }: Children & { title: string; lead?: string; aside?: ComponentChildren; when?: readonly unknown[] }) {
   const heading = useFocusAfter<HTMLHeadingElement>(when, hasMoved);
+  useTitle(title);
   return (
     <>
       <header class="page-head">
@@ -258,14 +262,17 @@ export const Field = ({ label, hint, error, children }: Children & { label: stri
 );
 
 /** What a place shows that has nothing else to show. `isPage`: the whole screen is this. */
-export const Empty = ({ icon, title, text, isPage = false, children }: Children & { icon: IconName; title: string; text: string; isPage?: boolean }) => (
-  <div class="empty">
-    <span class="empty-icon"><Icon name={icon} /></span>
-    {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
-    <p>{text}</p>
-    {children}
-  </div>
-);
+export const Empty = ({ icon, title, text, isPage = false, children }: Children & { icon: IconName; title: string; text: string; isPage?: boolean }) => {
+  useTitle(isPage ? title : null);
+  return (
+    <div class="empty">
+      <span class="empty-icon"><Icon name={icon} /></span>
+      {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
+      <p>{text}</p>
+      {children}
+    </div>
+  );
+};
 
 export const Loading = ({ text }: { text?: string }) => (
   <div class="empty" role="status">

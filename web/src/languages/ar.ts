@@ -328,7 +328,8 @@ export const arabic: Catalogue = {
   opsTries: "المحاولة {count}",
   opsNext: "التالية {time}",
   opsToken: "الرمز",
-  opsTokenText: "يحتاج هذا المنفذ إلى رمز SIGHTLINE_INTERNAL_TOKEN. يحتفظ به هذا التبويب حتى يُغلق.",
+  opsTokenWrong: "هذا الرمز ليس رمز الخادم.",
+  opsTokenText: "يحتاج هذا المنفذ إلى الرمز الذي يطبعه الأمر `sightline admin token`. يحتفظ به هذا التبويب حتى يُغلق.",
   opsEnter: "تابع",
 
   linkedWallet: "الرابط الذي فتحته يحمل مفتاح محفظة تجريبية. من أنشأ الرابط يملكه أيضًا، ويرى ما تفعله بها وينفق منها. استخدمها فقط إذا كنت تعرف صاحبها:",

@@ -328,7 +328,8 @@ export const german: Catalogue = {
   opsTries: "Versuch {count}",
   opsNext: "nächster {time}",
   opsToken: "Token",
-  opsTokenText: "Dieser Zugang braucht das Token aus SIGHTLINE_INTERNAL_TOKEN. Der Tab behält es, bis er geschlossen wird.",
+  opsTokenWrong: "Dieses Token ist nicht das des Servers.",
+  opsTokenText: "Dieser Zugang braucht das Token, das `sightline admin token` ausgibt. Der Tab behält es, bis er geschlossen wird.",
   opsEnter: "Weiter",
 
   linkedWallet: "Der geöffnete Link enthält den Schlüssel einer Test-Wallet. Wer den Link gemacht hat, hat ihn auch, sieht alles und kann alles ausgeben. Nur benutzen, wenn Sie wissen, wessen Wallet es ist:",

@@ -326,7 +326,8 @@ export const english = {
   opsTries: "attempt {count}",
   opsNext: "next {time}",
   opsToken: "Token",
-  opsTokenText: "This listener needs the token of SIGHTLINE_INTERNAL_TOKEN. The tab keeps it until it is closed.",
+  opsTokenWrong: "That token is not the server's.",
+  opsTokenText: "This listener needs the token that `sightline admin token` prints. The tab keeps it until it is closed.",
   opsEnter: "Continue",
 
   linkedWallet: "The link that you opened has the key of a test wallet. Whoever made the link also has it, and sees and spends what you do with it. Use it only if you know whose it is:",

@@ -10,11 +10,12 @@ import { Locator } from "../live/locator";
 import { endingOf, noteEnd } from "../live/endings";
 import { pauseEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
-import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Switch, Unread, useReading } from "../parts";
+import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Switch, Unread, useReading, useTitle } from "../parts";
 import { Preferences } from "../preferences";
 import { link, place } from "../router";
 import { now, online, report, type Session } from "../store";
 import { t, type Word } from "../strings";
+import { Requests } from "./requests";
 import { wordOf } from "./watch";
 
 type Meter = Model["Meter"];
@@ -69,7 +70,9 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const workspace = useSignal<Model["Workspace"] | null>(null);
   const job = useSignal<Session | null>(null);
   const meter = useSignal<Meter | null>(null);
+  useTitle(identity.workspace.name);
   const isHidden = useSignal(document.hidden);
+  const requestsTold = useSignal(0);
 
   useEffect(() => {
     void openCamera();
@@ -84,6 +87,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         onEvent: (name, data) => {
           if (name === "workspace") workspace.value = data as Model["Workspace"];
           if (name === "assignment") takeJob(data as Session);
+          if (name === "request" || name === "requestClosed") requestsTold.value += 1;
         },
       },
       apiKey,
@@ -192,6 +196,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
       <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />
+      {state === "ONLINE" && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
         <Switch id="microphone" isOn={hasSound.value} run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t("microphone")}</Switch>

@@ -2,25 +2,24 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import encodeQr from "qr";
-import { api, need, once, type Model } from "../api";
-import { clock, dateTime, metres, point, usdc } from "../format";
-import { keep } from "../kept";
-import { chime } from "../live/chime";
+import { api, makeClient, need, once, type Model } from "../api";
+import { dateTime, metres, point, usdc } from "../format";
+import { keep, remembered } from "../kept";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Loopback, Page, Secret, Unread, useReading } from "../parts";
+import { Badge, Banner, Button, Card, Facts, Field, Icon, Loopback, Page, Secret } from "../parts";
 import { PlaceField } from "../place/field";
 import { placeAt, typed } from "../place/place";
 import { link } from "../router";
-import { notify, now, report, tell, told, workspace, type Session } from "../store";
+import { notify, now, report, tell, told, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Payee } from "./invitations";
+import { Requests } from "./requests";
 
 const RADII = [500, 1000, 2000, 5000, 10_000, 20_000, 50_000] as const;
 const DEVICES: Record<Model["Workspace"]["deviceKind"], Word> = {
   PHONE: "devicePhone", LAPTOP: "deviceLaptop", DRONE: "deviceDrone", PTZ: "devicePtz", FIXED: "deviceFixed", OTHER: "deviceOther",
 };
-const OPEN_EVERY_MS = 5000;
 const EARNING_DAYS = 14;
 const DAY_MS = 86_400_000;
 
@@ -33,7 +32,7 @@ export default function Operate() {
       <div class="columns">
         <div class="stack">
           <Assigned />
-          <Requests />
+          <Requests client={api} workspaceId={shown.id} isOffline={shown.availabilityState === "OFFLINE"} changes={told.value} onAccepted={tell} />
           <Earnings />
         </div>
         <div class={hasCamera(shown) ? "stack" : "stack first"}>
@@ -102,19 +101,25 @@ const hasCamera = (shown: Model["Workspace"] | null): boolean => shown !== null 
 const change = (id: string, body: { availabilityState?: "ONLINE" | "OFFLINE"; coverageLat?: number; coverageLng?: number; coverageRadiusMeters?: number }) =>
   need(api.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
 
+async function makeKey(): Promise<string> {
+  const id = workspace.value?.id ?? "";
+  const body = { label: t("cameraKeyLabel"), environment: "TEST" as const, scopes: ["sessions:read" as const, "sessions:operate" as const] };
+  return (await need(api.POST("/api/v1/workspaces/{id}/api-keys", { params: { path: { id } }, body }))).plaintext;
+}
+
+/** Opens the camera with the key that this browser has, if it still works for this workspace, or with a new one. */
+async function filmHere(): Promise<void> {
+  const known = remembered("cameraKey");
+  const found = known === null ? null : await need(makeClient(known).GET("/api/v1/me")).catch(() => null);
+  if (found?.kind !== "api_key" || found.workspaceId !== workspace.value?.id) keep("cameraKey", await makeKey());
+  location.hash = "#/camera";
+}
+
 function Phone() {
   const url = useSignal<string | null>(null);
-  const make = async (): Promise<void> => {
-    const id = workspace.value?.id ?? "";
-    const body = { label: t("cameraKeyLabel"), environment: "TEST" as const, scopes: ["sessions:read" as const, "sessions:operate" as const] };
-    const minted = await need(api.POST("/api/v1/workspaces/{id}/api-keys", { params: { path: { id } }, body }));
-    url.value = `${location.origin}/console/#/camera?key=${minted.plaintext}`;
-  };
-  const here = async (): Promise<void> => {
-    if (url.value === null) await make();
-    keep("cameraKey", url.value?.split("key=")[1] ?? "");
-    location.hash = "#/camera";
-  };
+  const make = async (): Promise<void> => void (url.value = `${location.origin}/console/#/camera?key=${await makeKey()}`);
+  const isTouched = matchMedia("(pointer: coarse)").matches;
+  const makeKind = hasCamera(workspace.value) || isTouched ? "plain" : "main";
   return (
     <Card title={t("phoneTitle")}>
       {url.value === null ? (
@@ -123,8 +128,8 @@ function Phone() {
           <Loopback />
           {!isSecureContext && <Banner kind="warn" icon="warn">{t("cameraNeedsHttpsText")}</Banner>}
           <div class="row">
-            <Button id="make-qr" kind={hasCamera(workspace.value) ? "plain" : "main"} run={make}>{t("phoneMake")}</Button>
-            <Button kind="quiet" run={here}>{t("phoneHere")}</Button>
+            <Button id="make-qr" kind={makeKind} run={make}>{t("phoneMake")}</Button>
+            <Button id="film-here" kind={isTouched ? "main" : "quiet"} run={filmHere}>{t("phoneHere")}</Button>
           </div>
         </>
       ) : (
@@ -152,52 +157,6 @@ function Qr({ text }: { text: string }) {
   );
 }
 
-function Requests() {
-  const items = useSignal<readonly Session[] | null>(null);
-  const load = async (): Promise<void> => {
-    const known = items.value;
-    const open = (await need(api.GET("/api/v1/sessions", { params: { query: { view: "open", limit: 20 } } }))).items;
-    if (known !== null && open.some(({ id }) => known.every((each) => each.id !== id))) chime();
-    items.value = open;
-  };
-  const reading = useReading(load, []);
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || void reading.again(), OPEN_EVERY_MS);
-    return () => clearInterval(timer);
-  }, []);
-  // The stream begins with up to 200 sessions: one look at the list for all of them.
-  useEffect(() => {
-    const timer = setTimeout(() => void load().catch(() => undefined), 300);
-    return () => clearTimeout(timer);
-  }, [told.value]);
-  const accept = async (session: Session): Promise<void> => {
-    const body = { operatorWorkspaceId: workspace.value?.id ?? "" };
-    tell(await need(api.POST("/api/v1/sessions/{id}/accept", { params: { path: { id: session.id }, header: once() }, body })));
-    await load();
-  };
-  return (
-    <Card title={t("openRequests")}>
-      {items.value === null ? (
-        <Unread {...reading} />
-      ) : items.value.length === 0 ? (
-        <Empty icon="eye" title={t("noRequests")} text={t(workspace.value?.availabilityState === "OFFLINE" ? "noRequestsOffline" : "noRequestsText")} />
-      ) : (
-        <ul class="rows">
-          {items.value.map((each) => (
-            <li key={each.id}>
-              <div class="list-main">
-                <strong class="two-lines" title={each.instructions ?? ""}>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
-                <small>{point(each.requestedLat, each.requestedLng)} · {t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(each.holdMicroUsdc) })}</small>
-              </div>
-              <Button run={() => accept(each)}>{t("accept")}</Button>
-            </li>
-          ))}
-        </ul>
-      )}
-    </Card>
-  );
-}
-
 function Earnings() {
   const usage = useSignal<Pick<Model["Usage"], "items" | "total"> | null>(null);
   const day = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
@@ -211,7 +170,7 @@ function Earnings() {
   const most = Math.max(1, ...shown.items.map((each) => Number(each.amountMicroUsdc)));
   const summary = t("earningsOf", { amount: usdc(shown.total.amountMicroUsdc), count: shown.total.sessions });
   return (
-    <Card title={t("earnings")} aside={<a class="button quiet" download href={`/api/v1/usage?${new URLSearchParams({ ...query, format: "csv" })}`}><Icon name="download" />CSV</a>}>
+    <Card title={t("earnings")} aside={<a class="button quiet" download={`sightline-usage-${query.from}-${query.to}.csv`} href={`/api/v1/usage?${new URLSearchParams({ ...query, format: "csv" })}`}><Icon name="download" />CSV</a>}>
       <p class="price"><span class="number">{usdc(shown.total.amountMicroUsdc)}</span></p>
       {shown.total.sessions > 0 && (
         <div class="days" role="img" aria-label={summary}>
@@ -246,6 +205,7 @@ function Assigned() {
         ))}
       </ul>
       <p class="hint"><Icon name="camera" /> {t("filmOnCamera")}</p>
+      <div class="row"><Button id="film-job" kind="main" run={filmHere}>{t("phoneHere")}</Button></div>
     </Card>
   );
 }

@@ -35,7 +35,7 @@ export function Statements() {
   const hasConsumer = found !== null && (canBuy.value || found.consumer.total.sessions > 0);
   const hasOperator = found !== null && (canOperate.value || found.operator.total.sessions > 0 || BigInt(found.operator.total.waitingMicroUsdc) > 0n);
   return (
-    <Card title={t("statements")} aside={<Downloads path={`/api/v1/workspaces/${id}/statements/${month.value}`} />}>
+    <Card title={t("statements")} aside={<Downloads path={`/api/v1/workspaces/${id}/statements/${month.value}`} name={`statement-${month.value}`} />}>
       <p class="dim">{t("statementsText")}</p>
       <div class="filters">
         <Field label={t("month")}>
@@ -59,10 +59,10 @@ export function Statements() {
   );
 }
 
-const Downloads = ({ path }: { path: string }) => (
+const Downloads = ({ path, name }: { path: string; name: string }) => (
   <div class="row">
     {(["pdf", "csv", "json"] as const).map((form) => (
-      <a key={form} class="button quiet" download href={`${path}?format=${form}`}><Icon name="download" />{form.toUpperCase()}</a>
+      <a key={form} class="button quiet" download={`sightline-${name}.${form}`} href={`${path}?format=${form}`}><Icon name="download" />{form.toUpperCase()}</a>
     ))}
   </div>
 );

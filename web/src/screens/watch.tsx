@@ -89,7 +89,7 @@ export default function Watch() {
       title={shown.instructions?.split(/[.\n]/)[0] || point(shown.requestedLat, shown.requestedLng)}
       lead={t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: metres(shown.radiusMeters) })}
       when={[shown.state]}
-      aside={<Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}
+      aside={<span role="status"><Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} /></span>}
     >
       {!isOpen.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
       <div class="columns wide-left">

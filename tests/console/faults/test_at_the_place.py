@@ -1,0 +1,63 @@
+"""An operator who comes to a place where a request waits, and what each tab is called."""
+
+from playwright.sync_api import Browser, expect
+
+from tests.console.people import (
+    PHONE,
+    ConsoleServer,
+    a_tab,
+    add_funds,
+    camera_link,
+    come_online,
+    request_view,
+    sign_up,
+    stop_filming,
+)
+from tests.console.review import Review
+
+TARTU, NARVA = (58.378025, 26.728493), (59.377389, 28.190278)
+
+
+def test_a_camera_that_comes_online_shows_the_request_that_waits_there(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=TARTU) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        request_view(consumer, "The town hall")
+        expect(consumer.page).to_have_title("The town hall · Sightline")
+        with a_tab(browser, server.url, PHONE, place=TARTU) as phone:
+            come_online(phone, link)
+            expect(phone.page).to_have_title("Pier Cams · Sightline")
+            request = phone.page.locator("li", has_text="The town hall")
+            expect(request).to_be_visible()
+            review.look(phone, "camera-open-request")
+            request.get_by_role("button", name="Accept").click()
+            phone.click("#start")
+            expect(consumer.page.get_by_role("status").filter(has_text="Live")).to_be_visible()
+            stop_filming(phone)
+        review.done(consumer, operator)
+
+
+def test_film_with_this_device_makes_one_key_and_is_offered_at_the_job(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, PHONE, place=NARVA) as phone:
+        sign_up(phone, "Pier Cams", "SUPPLIER")
+        for _ in range(2):
+            phone.go("operate")
+            phone.click("#film-here")
+            phone.shows("#go-online")
+        phone.go("team")
+        expect(phone.page.locator("li", has_text="Camera")).to_have_count(1)
+        with a_tab(browser, server.url, place=NARVA) as consumer:
+            sign_up(consumer, "Harbour Watch", "CONSUMER")
+            add_funds(consumer)
+            phone.go("camera")
+            phone.click("#go-online")
+            phone.shows(".badge.online")
+            phone.go("operate")
+            request_view(consumer, "The castle")
+            phone.shows("li", "The castle")
+            phone.click("#film-job")
+            phone.click("#start")
+            stop_filming(phone)

@@ -1,0 +1,65 @@
+// The open requests that an operator may accept.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { need, once, type Client } from "../api";
+import { clock, point, usdc } from "../format";
+import { chime } from "../live/chime";
+import { Button, Card, Empty, Unread, useReading } from "../parts";
+import { type Session } from "../store";
+import { t } from "../strings";
+
+const OPEN_EVERY_MS = 5000;
+
+interface RequestsProps {
+  client: Client;
+  workspaceId: string;
+  isOffline: boolean;
+  /** Another value after the stream told of requests: the list is read again. */
+  changes: unknown;
+  onAccepted: (session: Session) => void;
+}
+export function Requests({ client, workspaceId, isOffline, changes, onAccepted }: RequestsProps) {
+  const items = useSignal<readonly Session[] | null>(null);
+  const load = async (): Promise<void> => {
+    const known = items.value;
+    const open = (await need(client.GET("/api/v1/sessions", { params: { query: { view: "open", limit: 20 } } }))).items;
+    if (known !== null && open.some(({ id }) => known.every((each) => each.id !== id))) chime();
+    items.value = open;
+  };
+  const reading = useReading(load, []);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || void reading.again(), OPEN_EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  // The stream begins with up to 200 sessions: one look at the list for all of them.
+  useEffect(() => {
+    const timer = setTimeout(() => void load().catch(() => undefined), 300);
+    return () => clearTimeout(timer);
+  }, [changes]);
+  const accept = async (session: Session): Promise<void> => {
+    const body = { operatorWorkspaceId: workspaceId };
+    onAccepted(await need(client.POST("/api/v1/sessions/{id}/accept", { params: { path: { id: session.id }, header: once() }, body })));
+    await load();
+  };
+  return (
+    <Card title={t("openRequests")}>
+      {items.value === null ? (
+        <Unread {...reading} />
+      ) : items.value.length === 0 ? (
+        <Empty icon="eye" title={t("noRequests")} text={t(isOffline ? "noRequestsOffline" : "noRequestsText")} />
+      ) : (
+        <ul class="rows">
+          {items.value.map((each) => (
+            <li key={each.id}>
+              <div class="list-main">
+                <strong class="two-lines" title={each.instructions ?? ""}>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
+                <small>{point(each.requestedLat, each.requestedLng)} · {t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(each.holdMicroUsdc) })}</small>
+              </div>
+              <Button run={() => accept(each)}>{t("accept")}</Button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
