@@ -161,6 +161,7 @@ class Operation(StrEnum):
     ISSUE_STREAM_TICKET = auto()
     WATCH_EVENTS = auto()
     MANAGE_WEBHOOKS = auto()
+    RECEIVE_PUSHES = auto()
 
 
 @final
@@ -269,6 +270,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.ISSUE_STREAM_TICKET: Rule(wallets_refused=API_KEY_REQUIRED, needs_workspace=False),
         Operation.WATCH_EVENTS: _watches(Scope.SESSIONS_READ),
         Operation.MANAGE_WEBHOOKS: _changes(Scope.WEBHOOKS_WRITE),
+        Operation.RECEIVE_PUSHES: _changes(Scope.SESSIONS_OPERATE),
     }
 )
 

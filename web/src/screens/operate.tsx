@@ -6,6 +6,7 @@ import { api, need, once, type Model } from "../api";
 import { clock, dateTime, metres, point, usdc } from "../format";
 import { keep } from "../kept";
 import { chime } from "../live/chime";
+import { JobAlerts } from "../live/push";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Empty, Facts, Field, Icon, Loopback, Page, Secret, Unread, useReading } from "../parts";
@@ -89,6 +90,7 @@ function Availability() {
         </Field>
         <div class="row">
           <Button disabled={chosen === null} run={save}>{t("save")}</Button>
+          <JobAlerts client={api} workspaceId={shown.id} />
           <Button kind={isOn || !hasCamera(shown) ? "plain" : "main"} run={() => patch({ availabilityState: isOn ? "OFFLINE" : "ONLINE" })}>{t(isOn ? "goOffline" : "goOnline")}</Button>
         </div>
       </div>
