@@ -30,6 +30,8 @@ class Quote(Model):
     base_rate_per_second_micro_usdc: Money
     expires_at: Time
     available_operators: int
+    own_session_id: str | None = None
+    """Where `available_operators` is 0: your own running session whose operator covers the point."""
     lat: float
     lng: float
     duration_seconds: int
