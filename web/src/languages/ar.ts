@@ -213,6 +213,8 @@ export const arabic: Catalogue = {
   endAsk: "هل تنهي المشاهدة الآن؟ لا يمكن مواصلتها. المحتسب حتى الآن: {amount}.",
   endConsumer: "أنهاها المشاهد.",
   endYou: "أنهيتها أنت، في هذا المتصفح.",
+  endYourWallet: "أنهتها مساحة عملك بالمحفظة {name}.",
+  endYourKey: "أنهتها مساحة عملك بمفتاح API {name}.",
   endYours: "أنهتها مساحة عملك، في متصفح آخر أو على جهاز آخر.",
   endPlatform: "أنهاها مشرف على هذه الخدمة.",
   endOperator: "أنهاها المصوّر.",

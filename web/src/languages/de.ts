@@ -213,6 +213,8 @@ export const german: Catalogue = {
   endAsk: "Die Ansicht jetzt beenden? Sie kann nicht fortgesetzt werden. Bisher berechnet: {amount}.",
   endConsumer: "Von der zusehenden Seite beendet.",
   endYou: "Von Ihnen beendet, in diesem Browser.",
+  endYourWallet: "Von Ihrem Arbeitsbereich beendet, mit der Wallet {name}.",
+  endYourKey: "Von Ihrem Arbeitsbereich beendet, mit dem API-Schlüssel {name}.",
   endYours: "Von Ihrem Arbeitsbereich beendet, in einem anderen Browser oder auf einem anderen Gerät.",
   endPlatform: "Von der Verwaltung dieses Dienstes beendet.",
   endOperator: "Von der filmenden Seite beendet.",

@@ -211,6 +211,8 @@ export const english = {
   endAsk: "End the view now? It cannot be continued. Charged so far: {amount}.",
   endConsumer: "The viewer ended it.",
   endYou: "You ended it, in this browser.",
+  endYourWallet: "Ended by your workspace, with the wallet {name}.",
+  endYourKey: "Ended by your workspace, with the API key {name}.",
   endYours: "Ended by your workspace, in another browser or on another device.",
   endPlatform: "An administrator of this service ended it.",
   endOperator: "The operator ended it.",

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from sightline_client.models.base import (
+    CredentialKind,
     EndReason,
     FundsState,
     MeterState,
@@ -37,6 +38,13 @@ class Quote(Model):
     duration_seconds: int
 
 
+class EndedBy(Model):
+    """The credential that ended a session: a wallet by its address, an API key by its id."""
+
+    kind: CredentialKind
+    id: str
+
+
 class Session(Model):
     """A session. The URLs are set while it is LIVE; repr() leaves them out, because they give access."""
 
@@ -65,6 +73,8 @@ class Session(Model):
     whep_url: str | None = Field(default=None, repr=False)
     whip_url: str | None = Field(default=None, repr=False)
     end_reason: EndReason | None = None
+    ended_by: EndedBy | None = None
+    """Which credential of your workspace ended it; None if none did."""
     meter_state: MeterState | None = None
     pause_reason: PauseReason | None = None
     assigned_at: Time | None = None
