@@ -209,8 +209,8 @@ class PushDispatcher:
             # Its claim expires, and it is sent again.
             log.warning("push_not_recorded", subscription_id=job.subscription.id, error=str(error))
         except Exception:
+            # A defect. Its claim expires, and it is tried again until it is too old.
             log.exception("push_crashed", subscription_id=job.subscription.id)
-            await self._store.finish_push(job)
         finally:
             self._in_flight -= 1
             self._work_done.set()

@@ -40,10 +40,14 @@ class PushService:
 
     answers: list[SendOutcome] = field(default_factory=lambda: [CREATED])
     sent: list[tuple[float, str, dict[str, str], bytes]] = field(default_factory=list)
+    fails_at: str = ""
+    """A URL for which the client has a defect."""
 
     async def post(self, url: str, headers: dict[str, str], body: str | bytes) -> SendOutcome:
         await trio.lowlevel.checkpoint()
         assert isinstance(body, bytes)
+        if url == self.fails_at:
+            raise RuntimeError("a defect")
         self.sent.append((trio.current_time(), url, headers, body))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
@@ -221,3 +225,16 @@ async def test_neither_the_url_nor_the_keys_of_a_browser_are_logged_or_shown(
         assert "a-capability" not in text
         assert town.browser.keys["auth"] not in text
         assert repr(made.auth) not in text
+
+
+async def test_a_defect_in_one_push_stops_no_other(town: Town, autojump_clock: MockClock) -> None:
+    await town.subscribe()
+    await town.subscribe("https://push.example.com/wp/another")
+    town.service.fails_at = ENDPOINT
+    town.assign()
+    async with town.sending() as dispatcher:
+        await trio.sleep(5)
+        assert dispatcher.statistics.delivered == 1
+        town.service.fails_at = ""
+        await trio.sleep(30)
+        assert dispatcher.statistics.delivered == 2, "its claim has expired"
