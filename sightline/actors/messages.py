@@ -83,6 +83,8 @@ class EndSession(Command["EndSession", Answer[SessionStatus]]):
 
     caller: Caller
     sides: frozenset[Party]
+    credential: str | None = None
+    """What ends it, as `credential_of` names it."""
 
 
 @final

@@ -82,6 +82,7 @@ def make_public_app(
         view_keys=identity.view_keys,
         shares=identity.shares,
         webhooks=core.webhooks.endpoints,
+        push_subscriptions=core.webhooks.push_subscriptions,
         tickets=tickets,
         wallet_sessions=identity.sessions,
         audit=audit,

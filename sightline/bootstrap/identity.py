@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.membership.peer_wakeups import connect_sign_ins
 from sightline.bootstrap.start_errors import check_setting
-from sightline.domain.access import Holder, Operation
+from sightline.domain.access import Holder, Operation, Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import MINUTE_MS
 from sightline.identity.api_keys import ApiKeys, ViewKeys, ViewShares
@@ -23,6 +23,7 @@ from sightline.identity.sign_in import SignIn, SignInOptions
 from sightline.identity.signatures import SignatureVerifier
 from sightline.identity.wallet_sessions import WalletSessionOptions, WalletSessions
 from sightline.ports.identity import IdentityStore
+from sightline.ports.webhooks import PushSubscription
 from sightline.storage.postgres.grants import PostgresGrants
 from sightline.storage.postgres.identity import PostgresIdentityStore
 from sightline.storage.postgres.operations.invitations import PostgresInvitations
@@ -100,7 +101,29 @@ def make_identity(core: Core) -> Identity:
             return False
         return True
 
+    async def may_receive(subscription: PushSubscription) -> bool:
+        """Asked of a wallet without its sign-in, which ends after hours: a phone is told of jobs for longer."""
+        try:
+            if subscription.key_id is not None:
+                key = Holder(is_key=True, credential_id=subscription.key_id, workspace_id=subscription.workspace_id)
+                principal: Principal = await authenticator.principal_of(key)
+            else:
+                assert subscription.wallet is not None
+                principal = WalletPrincipal(
+                    session_id="",
+                    wallet_address=subscription.wallet,
+                    workspace_id=subscription.workspace_id,
+                    role=None,
+                    signed_in_at_ms=0,
+                    expires_at_ms=0,
+                )
+            await authorizer.authorize(principal, Operation.RECEIVE_PUSHES)
+        except RefusedError:
+            return False
+        return True
+
     core.video.access.may_watch = may_watch
+    core.webhooks.pushes.may_receive = may_receive
     return Identity(
         store=store,
         authenticator=authenticator,

@@ -3,7 +3,7 @@
 # Each command imports its modules when it runs, so that `--help` is fast.
 import gc
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,7 +45,7 @@ def serve(
 
     if tls not in (None, "auto"):
         raise typer.BadParameter("only `auto` exists; for files set SIGHTLINE_TLS_CERT and SIGHTLINE_TLS_KEY")
-    wanted = {
+    wanted: dict[str, Any] = {
         "host": host,
         "port": port,
         "internal_port": internal_port,
@@ -63,7 +63,7 @@ def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
     from sightline.cli.tables import open_console, table_of
     from sightline.config import Settings
 
-    loaded = load(config)
+    loaded = load(config, as_json=as_json)
     known = [
         (name, f"SIGHTLINE_{name.upper()}", field.description or "") for name, field in Settings.model_fields.items()
     ]
@@ -92,7 +92,9 @@ def faucet(
     """Send test USDC to a wallet, and the native coin it needs for gas. Embedded chain of a running server only."""
     from sightline.bootstrap.maintenance.faucet import run_faucet
 
-    raise typer.Exit(run_faucet(settings_of(config, data_dir=data_dir), address, micro_usdc, as_json=as_json))
+    raise typer.Exit(
+        run_faucet(settings_of(config, as_json=as_json, data_dir=data_dir), address, micro_usdc, as_json=as_json)
+    )
 
 
 @app.command(rich_help_panel=HOST)
@@ -100,7 +102,7 @@ def settlements(as_json: AsJson = False, data_dir: DataDir = None, config: Confi
     """List the settlements of a running server that are not confirmed yet, with the reason."""
     from sightline.cli.operations import print_settlements
 
-    raise typer.Exit(print_settlements(settings_of(config, data_dir=data_dir), as_json=as_json))
+    raise typer.Exit(print_settlements(settings_of(config, as_json=as_json, data_dir=data_dir), as_json=as_json))
 
 
 @app.command("write-off", rich_help_panel=HOST)
@@ -138,7 +140,7 @@ def reconcile(
     """
     from sightline.cli.operations import reconcile_payments
 
-    settings = settings_of(config, data_dir=data_dir)
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
 
     def confirm(question: str) -> bool:
         return is_confirmed or typer.confirm(question, err=True)
@@ -165,7 +167,7 @@ def nodes(data_dir: DataDir = None, as_json: AsJson = False, config: ConfigFile 
     """Show the servers of a running service: lease, shards, roles, clock, delay and address of each."""
     from sightline.cli.operations import print_nodes
 
-    raise typer.Exit(print_nodes(settings_of(config, data_dir=data_dir), as_json=as_json))
+    raise typer.Exit(print_nodes(settings_of(config, as_json=as_json, data_dir=data_dir), as_json=as_json))
 
 
 @app.command(rich_help_panel=HOST)
@@ -179,10 +181,10 @@ def actors(
     """Show the actors of all servers: counts, latencies, and parked ones with the reason. Start one again."""
     from sightline.cli.operations import print_actors, revive_actor
 
-    settings = settings_of(config, data_dir=data_dir)
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
     if revive is None:
         raise typer.Exit(print_actors(settings, as_json=as_json, node=node))
-    raise typer.Exit(revive_actor(settings, revive, node=node))
+    raise typer.Exit(revive_actor(settings, revive, node=node, as_json=as_json))
 
 
 @app.command(rich_help_panel=HOST)
@@ -228,7 +230,9 @@ def doctor(
     """Check host, settings, database and chain before a start, or beside a running server. Changes nothing."""
     from sightline.bootstrap.maintenance.doctor import run_doctor
 
-    raise typer.Exit(run_doctor(settings_of(config, data_dir=data_dir), as_json=as_json, say=typer.echo))
+    raise typer.Exit(
+        run_doctor(settings_of(config, as_json=as_json, data_dir=data_dir), as_json=as_json, say=typer.echo)
+    )
 
 
 @app.command(rich_help_panel=DEVELOP)

@@ -18,4 +18,6 @@ def check(as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile 
     """Say what is wrong with endpoints, contracts, keys and depth, and what to do. Changes nothing."""
     from sightline.bootstrap.maintenance.chain_checks import run_chain_check
 
-    raise typer.Exit(run_chain_check(settings_of(config, data_dir=data_dir), as_json=as_json, say=typer.echo))
+    raise typer.Exit(
+        run_chain_check(settings_of(config, as_json=as_json, data_dir=data_dir), as_json=as_json, say=typer.echo)
+    )

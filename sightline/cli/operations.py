@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import httpx
 from rich.table import Table
 
+from sightline.bootstrap.maintenance.error_lines import print_error
 from sightline.cli.tables import open_console, table_of
 from sightline.config import Settings
 from sightline.system.secrets import stored_secrets
@@ -123,8 +124,9 @@ def _servers_of(settings: Settings, node: str | None) -> dict[str, str]:
     return wanted
 
 
-def _fail(error: NotRunningError | InvalidIdError) -> int:
-    sys.stderr.write(f"{error}\n")
+def _fail(error: NotRunningError | InvalidIdError, *, as_json: bool) -> int:
+    code = error.code if isinstance(error, NotRunningError) and error.code else type(error).__name__
+    print_error(str(error), code=code, as_json=as_json)
     return 1
 
 
@@ -138,7 +140,7 @@ def print_settlements(settings: Settings, *, as_json: bool) -> int:
     try:
         found = ask(settings, "GET", "/internal/settlements")["items"]
     except NotRunningError as error:
-        return _fail(error)
+        return _fail(error, as_json=as_json)
     if as_json:
         for item in found:
             print_json(item)
@@ -168,7 +170,7 @@ def write_off_settlement(settings: Settings, session_id: str, reason: str) -> in
         path = f"/internal/settlements/{segment(session_id)}/write-off"
         ask(settings, "POST", f"{path}?{urlencode({'reason': reason})}")
     except (NotRunningError, InvalidIdError) as error:
-        return _fail(error)
+        return _fail(error, as_json=False)
     open_console().print(f"the settlement of {session_id} is written off, and its hold is released")
     return 0
 
@@ -204,12 +206,12 @@ def reconcile_payments(
             f"Adopt {len(items)} payments of {total} micro-USDC, through block {through}, into the journal for good?"
         )
         if not confirm(question):
-            sys.stderr.write("Nothing was adopted.\n")
+            print_error("Nothing was adopted.", code="NOT_CONFIRMED", as_json=as_json)
             return 1
         body = {"operator": operator, "reason": reason, "throughBlock": through, "count": len(items)}
         done = ask(settings, "POST", f"{UNKNOWN_PAYMENTS}/adopt", body)
     except NotRunningError as error:
-        return _fail(error)
+        return _fail(error, as_json=as_json)
     if as_json:
         print_json(done)
     else:
@@ -255,7 +257,7 @@ def print_nodes(settings: Settings, *, as_json: bool) -> int:
     try:
         found = ask(settings, "GET", "/internal/nodes")
     except NotRunningError as error:
-        return _fail(error)
+        return _fail(error, as_json=as_json)
     if as_json:
         print_json(found)
         return 0
@@ -297,7 +299,7 @@ def print_actors(settings: Settings, *, as_json: bool, node: str | None) -> int:
     try:
         servers = _servers_of(settings, node)
     except NotRunningError as error:
-        return _fail(error)
+        return _fail(error, as_json=as_json)
     for name, url in servers.items():
         try:
             kinds_of[name] = _ask_at(url, settings, "GET", "/internal/actors")["kinds"]
@@ -331,7 +333,7 @@ def _table_of_actors(kinds_of: dict[str, dict[str, Any]]) -> Table:
     return table
 
 
-def revive_actor(settings: Settings, actor: str, *, node: str | None) -> int:
+def revive_actor(settings: Settings, actor: str, *, node: str | None, as_json: bool = False) -> int:
     """Start a parked actor, KIND/ID, again, on the server where it is parked. Returns the exit code.
 
     Args:
@@ -350,7 +352,7 @@ def revive_actor(settings: Settings, actor: str, *, node: str | None) -> int:
                 sys.stdout.write(f"revived {actor} on {name}\n")
                 return 0
     except InvalidIdError as error:
-        return _fail(error)
+        return _fail(error, as_json=as_json)
     except NotRunningError as error:
         refused = error
-    return _fail(refused)
+    return _fail(refused, as_json=as_json)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from sightline.bootstrap.maintenance.error_lines import print_error, print_warning
+
 if TYPE_CHECKING:
     from sightline.config import LoadedSettings, Settings
 
@@ -18,7 +20,7 @@ ConfigFile = Annotated[
 ]
 
 
-def load(config_file: Path | None, **overrides: object) -> "LoadedSettings":
+def load(config_file: Path | None, *, as_json: bool = False, **overrides: object) -> "LoadedSettings":
     """Load the settings and print the warnings about them.
 
     Raises:
@@ -30,13 +32,13 @@ def load(config_file: Path | None, **overrides: object) -> "LoadedSettings":
         loaded = load_settings(os.environ, config_file=config_file, overrides=overrides)
     except SettingsError as error:
         for line in error.lines:
-            typer.echo(line, err=True)
+            print_error(line, code="SettingsError", as_json=as_json)
         raise typer.Exit(1) from None
     for line in loaded.warnings:
-        typer.echo(line, err=True)
+        print_warning(line, as_json=as_json)
     return loaded
 
 
-def settings_of(config_file: Path | None, **overrides: object) -> "Settings":
+def settings_of(config_file: Path | None, *, as_json: bool = False, **overrides: object) -> "Settings":
     """Load the settings; see `load`."""
-    return load(config_file, **overrides).settings
+    return load(config_file, as_json=as_json, **overrides).settings

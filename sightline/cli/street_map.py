@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sightline.bootstrap.maintenance.error_lines import print_error
 from sightline.cli.options import ConfigFile, DataDir, settings_of
 from sightline_client.commands.options import AsJson
 
@@ -29,7 +30,7 @@ def get_ready(
     from sightline.cli.operations import print_json
     from sightline.http.console.streets import StreetsError, read_streets
 
-    target = settings_of(config, data_dir=data_dir).streets_path
+    target = settings_of(config, as_json=as_json, data_dir=data_dir).streets_path
     draft = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
         streets = read_streets(file)
@@ -42,7 +43,7 @@ def get_ready(
             finally:
                 draft.unlink(missing_ok=True)
     except (OSError, StreetsError) as error:
-        typer.echo(f"Nothing was installed: {error}", err=True)
+        print_error(f"Nothing was installed: {error}", code=type(error).__name__, as_json=as_json)
         raise typer.Exit(1) from None
     if as_json:
         print_json(
@@ -78,7 +79,7 @@ def postcodes(
     from sightline.http.console.postcodes import packed, read_postcodes
     from sightline.http.console.streets import StreetsError
 
-    target = settings_of(config, data_dir=data_dir).postcodes_path
+    target = settings_of(config, as_json=as_json, data_dir=data_dir).postcodes_path
     draft = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
         found = read_postcodes(files)
@@ -89,7 +90,7 @@ def postcodes(
         finally:
             draft.unlink(missing_ok=True)
     except (OSError, StreetsError) as error:
-        typer.echo(f"Nothing was installed: {error}", err=True)
+        print_error(f"Nothing was installed: {error}", code=type(error).__name__, as_json=as_json)
         raise typer.Exit(1) from None
     if as_json:
         print_json({"path": str(target), "postcodes": len(found)})

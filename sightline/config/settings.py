@@ -494,7 +494,12 @@ class Settings(BaseModel):
         description="Seconds between the attempts to deliver a webhook, comma list; after the last one it has failed.",
     )
     webhook_allow_loopback: bool = Field(
-        False, description="For development: deliver webhooks also to http and https URLs of this machine."
+        False, description="For development: deliver webhooks and pushes also to http and https URLs of this machine."
+    )
+    push_contact: str | None = Field(
+        None,
+        pattern=r"^(mailto:|https://)\S+$",
+        description="mailto: or https: URL at which push services reach you; default: PUBLIC_URL if that is https.",
     )
     rate_limits: bool = Field(True, description="Limit the request rate of each caller.")
     rate_budgets: str = Field(
@@ -696,6 +701,12 @@ class Settings(BaseModel):
     def is_https(self) -> bool:
         """Return whether callers use HTTPS: with the listener's own TLS, or through a proxy."""
         return self.tls_auto or self.tls_cert is not None or (self.public_url or "").lower().startswith("https:")
+
+    @property
+    def push_contact_url(self) -> str | None:
+        """URL at which push services reach who runs the server, if one is known."""
+        own = self.public_url or ""
+        return self.push_contact or (own if own.lower().startswith("https:") else None)
 
     @property
     def strict_transport_s(self) -> int | None:

@@ -110,6 +110,15 @@ def holder_of(principal: Principal) -> Holder:
             return Holder(is_key=False, credential_id=session_id, workspace_id=principal.workspace_id)
 
 
+def credential_of(principal: Principal) -> str:
+    """Name a principal in what is stored: `key:` and the key's id, or `wallet:` and the address. Never a secret."""
+    match principal:
+        case ApiKeyPrincipal(key_id=key_id):
+            return f"key:{key_id}"
+        case WalletPrincipal(wallet_address=address):
+            return f"wallet:{address}"
+
+
 def budget_of(principal: Principal) -> str | None:
     """Name what a principal's calls are counted against: its share link, else its workspace; None if it has neither.
 
@@ -161,6 +170,7 @@ class Operation(StrEnum):
     ISSUE_STREAM_TICKET = auto()
     WATCH_EVENTS = auto()
     MANAGE_WEBHOOKS = auto()
+    RECEIVE_PUSHES = auto()
 
 
 @final
@@ -269,6 +279,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.ISSUE_STREAM_TICKET: Rule(wallets_refused=API_KEY_REQUIRED, needs_workspace=False),
         Operation.WATCH_EVENTS: _watches(Scope.SESSIONS_READ),
         Operation.MANAGE_WEBHOOKS: _changes(Scope.WEBHOOKS_WRITE),
+        Operation.RECEIVE_PUSHES: _changes(Scope.SESSIONS_OPERATE),
     }
 )
 

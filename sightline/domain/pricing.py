@@ -72,6 +72,8 @@ class Quote:
     created_at_ms: int
     expires_at_ms: int
     consumed_by: str | None = None
+    own_session_id: str | None = None
+    """Where no operator is free: a session of the caller whose operator covers the point. Not stored."""
 
     @property
     def estimated_total(self) -> MicroUsdc:

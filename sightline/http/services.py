@@ -24,6 +24,7 @@ from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import Store
 from sightline.ports.video import MediaEvent, VideoBackend
+from sightline.webhooks.pushes import PushSubscriptions
 from sightline.webhooks.service import WebhookEndpoints
 
 RpcEndpoint: TypeAlias = Callable[[bytes, RpcGuest], Awaitable[bytes]]
@@ -99,6 +100,7 @@ class Services:
     shares: ViewShares
     audit: Audit
     webhooks: WebhookEndpoints
+    push_subscriptions: PushSubscriptions
     tickets: StreamTickets
     """Also redeemed by the pipeline, which must get the same object."""
     clear_cookies: Callable[[], Sequence[str]]

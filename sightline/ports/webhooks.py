@@ -1,4 +1,4 @@
-"""The port of the customers' webhooks: endpoints, the outbox of committed events, and deliveries.
+"""The ports of the customers' webhooks (endpoints, the outbox of committed events, deliveries) and of Web Push.
 
 The outbox is filled by the writes of the other stores, in the transaction of the event. Due times and leases are by the
 store's clock, so that several processes, and steps of their clocks, cannot send one message twice at the same time.
@@ -7,7 +7,7 @@ Every method may raise `StoreUnavailableError` (nothing was written) and, if it 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, final
 
 from sightline.domain.operator.model import Workspace
@@ -269,4 +269,80 @@ class WebhookStore(Protocol):
 
     async def backlog(self) -> WebhookBacklog:
         """Count what waits."""
+        ...
+
+
+PUSH_LEASE_MS: Final = 15_000
+"""How long a claimed push belongs to its claimer. More than the timeout of an attempt."""
+PUSH_LIFE_MS: Final = 60_000
+"""How long after its assignment a job is told. Later the operator could not start in time."""
+PUSHES_AT_ONCE_MAX: Final = 8
+"""Pushes of one workspace in flight."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushSubscription:
+    """A browser that is told of the jobs of a workspace. Its URL and keys are secrets of the browser."""
+
+    id: str
+    workspace_id: str
+    endpoint: str = field(repr=False)
+    p256dh: bytes = field(repr=False)
+    auth: bytes = field(repr=False)
+    key_id: str | None
+    """The API key that allowed it, or None."""
+    wallet: str | None
+    """The wallet of the member who allowed it, or None."""
+    renewed_at_ms: int
+    """When it was last allowed: the console repeats the call each time it is opened."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushJob:
+    """A claimed push, to be attempted within `PUSH_LEASE_MS`."""
+
+    subscription: PushSubscription
+    session: Session
+    attempts: int
+    left_ms: int
+    """Time until it is no longer worth telling."""
+
+
+class PushStore(Protocol):
+    """Durable state of Web Push. Each assignment queues a push for every subscription of the operator's workspace.
+
+    Queued by the writes of the other stores, in the transaction of the assignment.
+    """
+
+    async def add_subscription(self, subscription: PushSubscription, *, limit: int) -> PushSubscription | None:
+        """Store a subscription, or renew the one of this workspace with the same URL, whose id stays.
+
+        Returns:
+            The stored one; None if it is new and its workspace already has `limit`.
+        """
+        ...
+
+    async def subscriptions(self, workspace_id: str) -> Sequence[PushSubscription]:
+        """The subscriptions of a workspace, by id."""
+        ...
+
+    async def remove_subscription(self, workspace_id: str, subscription_id: str) -> PushSubscription | None:
+        """Delete a subscription and what waits for it; returns it as it was."""
+        ...
+
+    async def claim_pushes(self, *, limit: int) -> Sequence[PushJob]:
+        """Claim due pushes for `PUSH_LEASE_MS`, at most `PUSHES_AT_ONCE_MAX` in flight per workspace.
+
+        Deletes those that are too old, and those whose session is no longer assigned to the workspace.
+        """
+        ...
+
+    async def finish_push(self, job: PushJob) -> None:
+        """Delete a push that was delivered or given up, unless it was queued again or claimed by another meanwhile."""
+        ...
+
+    async def retry_push(self, job: PushJob, *, after_ms: int) -> None:
+        """Give a claim up, and make the push due again after a time."""
         ...

@@ -53,6 +53,14 @@ class Secrets:
         return HKDF(algorithm=SHA256(), length=SECRET_BYTES, salt=None, info=info).derive(self.token_key)
 
     @property
+    def push_seed(self) -> bytes:
+        """48 bytes that name the private key of Web Push; derived like `servers_key`.
+
+        Browsers accept messages of the key that they subscribed with: other secrets end every subscription.
+        """
+        return HKDF(algorithm=SHA256(), length=48, salt=None, info=b"sightline web push").derive(self.token_key)
+
+    @property
     def fingerprint(self) -> str:
         """A fingerprint of the secrets, from which they cannot be computed."""
         parts = (self.key_pepper, self.cookie_key, self.token_key, self.video_secret, self.webhook_secret)

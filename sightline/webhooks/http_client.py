@@ -146,12 +146,13 @@ class WebhookClient:
         """Close the kept connections."""
         await self._pool.aclose()
 
-    async def post(self, url: str, headers: dict[str, str], body: str) -> SendOutcome:
+    async def post(self, url: str, headers: dict[str, str], body: str | bytes) -> SendOutcome:
         """Send one message. Errors of the network and of the endpoint are outcomes, not exceptions."""
         sent = {"content-type": "application/json", "user-agent": self._options.user_agent} | headers
+        content = body.encode() if isinstance(body, str) else body
         try:
             with trio.fail_after(self._options.timeout_s):
-                async with self._pool.stream("POST", url, headers=list(sent.items()), content=body.encode()) as answer:
+                async with self._pool.stream("POST", url, headers=list(sent.items()), content=content) as answer:
                     length = _header(answer, b"content-length")
                     if length.isdigit() and len(length) <= 9 and int(length) <= RESPONSE_BYTES_MAX:
                         await answer.aread()

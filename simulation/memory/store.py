@@ -48,6 +48,7 @@ from sightline.ports.store import (
 )
 from simulation.memory.identity import MemoryRelations
 from simulation.memory.ledger import MemoryLedger
+from simulation.memory.pushes import MemoryPushes
 
 UNFINISHED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE})
 AWAITED = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED})
@@ -68,6 +69,7 @@ class MemoryStore:
         self._webhooks.record_call = self.record_call
         self._epochs = dict.fromkeys((*range(SHARDS), *ServerRole), 0)
         self._sessions: dict[str, Session] = {}
+        self.pushes = MemoryPushes(self._sessions.get)
         ledger.session_of = self._sessions.get
         self._due: dict[str, int | None] = {}
         self._events: dict[str, list[RecordedEvent]] = {}
@@ -117,6 +119,7 @@ class MemoryStore:
             self._quotes[quote.id] = replace(quote, consumed_by=session.id)
         self._move_money(write)
         self._webhooks.note_session(write)
+        self.pushes.note_session(write)
         return Committed(session.version, self._conclude(write.tuples, write.idempotency))
 
     def _refuse_session(self, write: SessionWrite) -> RejectedWhy | None:

@@ -1,6 +1,7 @@
 """Every command that prints data prints it as JSON on request, and what is wrong with its command line too."""
 
 import json
+from pathlib import Path
 
 import pytest
 import typer
@@ -65,3 +66,36 @@ def test_a_wrong_command_line_is_answered_in_json_if_it_asks_for_json(words: str
     plain = CliRunner().invoke(application(app), words.replace(" --json", "").split(), prog_name="sightline")
     assert plain.exit_code == 2
     assert "Usage: sightline" in plain.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("settlements --json", "NotRunningError", "No server was ever ready on"),
+        ("reconcile --json", "NotRunningError", "No server was ever ready on"),
+        ("nodes --json", "NotRunningError", "No server was ever ready on"),
+        ("actors --json", "NotRunningError", "No server was ever ready on"),
+        ("actors --json --revive session/..", "InvalidIdError", ".."),
+        ("map get-ready --json no-such-file", "FileNotFoundError", "Nothing was installed"),
+        ("map postcodes --json no-such-file", "FileNotFoundError", "Nothing was installed"),
+        ("faucet --json 0x12 1", "INVALID_INPUT", "0x12 is not the address of a wallet"),
+        ("settlements --json --config CONFIG", "SettingsError", "sightline.toml"),
+        ("config --json --config CONFIG", "SettingsError", "sightline.toml"),
+    ],
+)
+def test_an_error_of_a_host_command_is_a_json_line_if_it_is_asked_for_json(
+    words: str, code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIGHTLINE_DATA_DIR", str(tmp_path))
+    wrong = tmp_path / "sightline.toml"
+    wrong.write_text('port = "many"\n')
+    run = CliRunner().invoke(application(app), words.replace("CONFIG", str(wrong)).split(), prog_name="sightline")
+    assert (run.exit_code, run.stdout) == (1, "")
+    (line,) = run.stderr.splitlines()
+    answered = json.loads(line)
+    assert answered["code"] == code
+    assert said in answered["message"]
+    plain = CliRunner().invoke(
+        application(app), words.replace(" --json", "").replace("CONFIG", str(wrong)).split(), prog_name="sightline"
+    )
+    assert plain.stderr.splitlines() == [answered["message"]]

@@ -205,3 +205,29 @@ def test_the_default_retry_lasts_as_long_as_the_documents_say() -> None:
             attempt, elapsed_s = attempt + 1, elapsed_s + delay_s
         lasts.append((attempt, round(elapsed_s)))
     assert lasts == [(8, 8), (8, 16)]
+    assert round(RetryPolicy().longest_s) == 16
+
+
+def test_a_server_that_is_down_is_named_before_the_second_attempt_and_once(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[int] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(len(caplog.records))
+        if len(asked) in {4, 5}:
+            return httpx2.Response(200, json={"data": {"items": [], "nextCursor": None}}, request=request)
+        raise httpx2.ConnectError("refused", request=request)
+
+    caplog.set_level("INFO", "sightline_client")
+    quick = RetryPolicy(attempts=4, first_delay_s=0.001)
+    with httpx2.Client(transport=httpx2.MockTransport(answer)) as http:
+        sl = Sightline("http://127.0.0.1:9", KEY, http=http, retry=quick)
+        sl.webhooks.list()
+        sl.webhooks.list()
+        with pytest.raises(NotReachedError):
+            sl.webhooks.list()
+    assert asked == [0, 1, 1, 1, 2, 2, 3, 3, 3], "what was logged before each attempt"
+    first, again, second = (record.getMessage() for record in caplog.records)
+    assert first.startswith("Cannot reach http://127.0.0.1:9: refused.")
+    assert first.endswith("Trying again for at most 0 s.")
+    assert again == "http://127.0.0.1:9 answers again."
+    assert second == first

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -275,6 +276,29 @@ def test_listen_prints_the_current_state_first(dev: dict[str, Any]) -> None:
     process.wait(10)
     process.stdout.close()
     assert (first["event"], first["data"]["roles"]) == ("workspace", ["CONSUMER"])
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_command_names_the_server_that_is_down_before_it_gives_up_and_keeps_stdout_clean(
+    flags: tuple[str, ...],
+) -> None:
+    with socket.socket() as reserved:  # bound and not listening: connections are refused
+        reserved.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+        process = subprocess.Popen(
+            [*COMMAND, "end", "00000000-0000-4000-8000-000000000000", *flags],
+            env=os.environ | {"SIGHTLINE_URL": url, "SIGHTLINE_API_KEY": "svc_test_abcdef_" + "0" * 43},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert process.poll() is None, "it still tries"
+        process.kill()
+        stdout, _ = process.communicate(timeout=30)
+    said = json.loads(line)["warning"] if flags else line
+    assert url in said
+    assert "Trying again for at most 16 s." in said
+    assert stdout == ""
 
 
 @contextmanager

@@ -108,6 +108,9 @@ WITHOUT_METHOD = {
     "streamFrames": "View.frames polls getFrame, which loses no frame when a connection is lost",
     "getCertificates": "a PEM file outside of /api/v1",
     **dict.fromkeys(("getCoverage", "getUsage", "useFaucet"), "for the console; AsyncSightline.call reaches them"),
+    **dict.fromkeys(
+        ("createPushSubscription", "listPushSubscriptions", "deletePushSubscription"), "for browsers: the console"
+    ),
     **dict.fromkeys(("readAuthorizationRequest", "grantAccess"), "for the page on which a member allows a client"),
     **dict.fromkeys(("buyView", "extendView", "getView"), "for clients of x402, which have no account"),
 }

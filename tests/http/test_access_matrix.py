@@ -23,6 +23,7 @@ from tests.http.world import (
     error_of,
     open_world,
 )
+from tests.webhooks.push_browser import PushBrowser
 
 Outcome: TypeAlias = int | tuple[int, str]
 
@@ -228,11 +229,20 @@ async def a_webhook_too_many_is_deleted(cast: Cast, me: Party) -> Prepared:
     return WEBHOOKS, WEBHOOK
 
 
+async def on_operators_subscription(cast: Cast, me: Party) -> Prepared:
+    made = data_of(await cast.parties["operator"].wallet.post(PUSHES, SUBSCRIPTION))
+    return f"{PUSHES}/{made['id']}", None
+
+
 async def own_workspace(cast: Cast, me: Party) -> Prepared:
     return "/api/v1/auth/workspace/select", {"workspaceId": me.id}
 
 
 WEBHOOKS, WEBHOOK = "/api/v1/webhooks", {"url": "https://example.com/hook"}
+PUSHES, SUBSCRIPTION = (
+    "/api/v1/push-subscriptions",
+    {"endpoint": "https://push.example.com/1", "keys": PushBrowser().keys},
+)
 MINT = {"label": "k", "environment": "TEST", "scopes": [READ]}
 EACH: dict[str, Outcome] = {"consumer": 200, "operator": 200, "stranger": 200}
 BOTH: dict[str, Outcome] = {"consumer": 200, "operator": 200, "stranger": FORBIDDEN}
@@ -578,6 +588,21 @@ RULES = [
             ("GET", "/delivery", on_operators_delivery("")),
             ("POST", "/resend", on_operators_delivery("/resend")),
             ("POST", "/replay", on_operators_webhook("/replay", {"since": "2026-01-01T00:00:00Z"})),
+        )
+    ),
+    *(
+        Rule(
+            name=f"{method} push subscription",
+            method=method,
+            prepare=prepare,
+            scopes=(OPERATE,),
+            roles=STAFF,
+            parties={"consumer": NOT_OPERATOR, "operator": 200, "stranger": stranger},
+        )
+        for method, prepare, stranger in (
+            ("POST", fixed(PUSHES, SUBSCRIPTION), 200),
+            ("GET", fixed(PUSHES), 200),
+            ("DELETE", on_operators_subscription, (404, "NOT_FOUND")),
         )
     ),
     # Last, because it ends the sign-ins of the cast.

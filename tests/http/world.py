@@ -73,15 +73,18 @@ from sightline.ports.leases import OwnershipReport, ServerFigures, ServerReport,
 from sightline.ports.ledger import Ledger
 from sightline.ports.relations import Relations
 from sightline.ports.store import SHARDS, Store
-from sightline.ports.webhooks import WebhookMessage, WebhookStore
+from sightline.ports.webhooks import PushStore, WebhookMessage, WebhookStore
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.grants import PostgresGrants
 from sightline.storage.postgres.identity import PostgresIdentityStore, PostgresRelations
 from sightline.storage.postgres.money.ledger import PostgresLedger
 from sightline.storage.postgres.operations.invitations import PostgresInvitations
 from sightline.storage.postgres.store import PostgresStore
+from sightline.storage.postgres.webhooks.pushes import PostgresPushes
 from sightline.storage.postgres.webhooks.store import PostgresWebhooks
 from sightline.system.ids import SystemIds
+from sightline.webhooks.push_encryption import Vapid, key_from
+from sightline.webhooks.pushes import PushSubscriptions
 from sightline.webhooks.service import WebhookEndpoints
 from sightline.webhooks.signing import WebhookSigner
 from simulation.adapters.no_other_servers import NoOtherServers
@@ -126,6 +129,7 @@ class Storage:
     invitations: InvitationStore
     grants: GrantStore
     webhooks: WebhookStore
+    pushes: PushStore
 
 
 def in_memory() -> Storage:
@@ -141,6 +145,7 @@ def in_memory() -> Storage:
         invitations=MemoryInvitations(relations),
         grants=identity.grants,
         webhooks=ledger.webhooks,
+        pushes=store.pushes,
     )
 
 
@@ -154,6 +159,7 @@ async def on_postgres(database: Database) -> Storage:
         invitations=PostgresInvitations(database),
         grants=PostgresGrants(database),
         webhooks=PostgresWebhooks(database),
+        pushes=PostgresPushes(database),
     )
 
 
@@ -301,6 +307,7 @@ class World:
         self.options = options
         self.clock, self.ids, self.chain = MovableClock(), SystemIds(), PlainChain()
         self.store, self.ledger, self.webhooks = storage.store, storage.ledger, storage.webhooks
+        self.pushes = storage.pushes
         self.relations, self.identity = BreakableRelations(storage.relations), storage.identity
         self._invitations, self._grants = storage.invitations, storage.grants
         self.documents: dict[str, bytes] = {}
@@ -416,6 +423,7 @@ class World:
                 self.clock,
                 self.ids,
             ),
+            push_subscriptions=PushSubscriptions(self.pushes, Vapid(key_from(b"p" * 48)), self.clock, self.ids),
             wallet_sessions=sessions,
             audit=self.audit,
             clear_cookies=cookies.clear_cookies,

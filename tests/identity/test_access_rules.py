@@ -73,6 +73,7 @@ BY_SCOPE = {
         Operation.START_SESSION,
         Operation.END_SESSION,
         Operation.CANCEL_ASSIGNMENTS,
+        Operation.RECEIVE_PUSHES,
     },
     Scope.PRICING_READ: {Operation.GET_QUOTE, Operation.READ_COVERAGE},
     Scope.WALLET_READ: {Operation.READ_WALLET},

@@ -17,7 +17,11 @@ class Received:
 
     path: str
     headers: dict[str, str]
-    body: str
+    content: bytes
+
+    @property
+    def body(self) -> str:
+        return self.content.decode()
 
     @property
     def webhook_id(self) -> str:
@@ -102,7 +106,7 @@ async def _read(stream: Any, connection: h11.Connection) -> Received | None:
         elif isinstance(event, h11.EndOfMessage):
             assert request is not None
             headers = {name.decode(): value.decode() for name, value in request.headers}
-            return Received(request.target.decode(), headers, body.decode())
+            return Received(request.target.decode(), headers, body)
         else:
             return None
 

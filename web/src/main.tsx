@@ -79,6 +79,9 @@ function Account() {
   );
 }
 
+/** A message about a job opens it on the camera, if this browser is one. */
+const screenOfJob = (): string => (remembered("cameraKey") === null ? link("watch", place.value.id) : link("camera"));
+
 const isUnreachable = signal(false);
 /** The screen that was asked for by somebody who is not signed in. */
 let wanted: string | null = null;
@@ -87,6 +90,7 @@ function App() {
   const isIn = me.value !== null && me.value !== undefined && workspace.value !== null;
   const name = place.value.screen || (isIn ? home.value : "start");
   useEffect(() => {
+    if (name === "job") return location.replace(screenOfJob());
     // The address names the screen from the first moment, so that it stays while the checklist goes on.
     if (me.value === undefined) return;
     if (isIn && wanted !== null) {
@@ -96,7 +100,8 @@ function App() {
       if (!isIn && name !== "start" && name in SCREENS) wanted = location.hash;
       go(isIn ? name : "start");
     }
-  }, [me.value, isIn, name]);
+  }, [me.value, isIn, name, place.value.id]);
+  if (name === "job") return <Loading />;
   if (name === "camera") return <main class="bare"><Screen name="camera" /><Notices /></main>;
   return (
     <>

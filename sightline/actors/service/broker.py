@@ -303,11 +303,13 @@ class Broker:
             await self._deps.escrow.require_extension(session, extension)
         return extension
 
-    async def end(self, session_id: str, caller: Caller, sides: frozenset[Party]) -> Answer[SessionStatus]:
+    async def end(
+        self, session_id: str, caller: Caller, sides: frozenset[Party], credential: str | None = None
+    ) -> Answer[SessionStatus]:
         """End the session, for one of the parties that the credential belongs to."""
 
         async def end() -> Answer[SessionStatus]:
-            answer = await self._ask_session(session_id, EndSession(caller, sides))
+            answer = await self._ask_session(session_id, EndSession(caller, sides, credential))
             operator = answer.value.operator_workspace_id
             if operator is not None:
                 await self._await_release(operator)

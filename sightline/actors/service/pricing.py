@@ -12,11 +12,15 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.geofence import distance_m
 from sightline.domain.pricing import Price, Quote, price
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.model import SessionState
 from sightline.domain.settlement import BASIS_POINTS
 from sightline.domain.units import MicroUsdc
+from sightline.ports.store import SessionQuery, SessionView
 
 _MISMATCH: Final = Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", "The quote is for another place or duration")
 
+OWN_SESSIONS_MAX: Final = 20
+"""Running sessions of the caller that are looked at where no operator is free."""
 _NOBODY: Final = "00000000-0000-0000-0000-000000000000"
 """Stands for the workspace of a caller that has none: its demand is not left out."""
 
@@ -43,6 +47,7 @@ class Pricing:
             available_operators=supply,
             created_at_ms=now_ms,
             expires_at_ms=now_ms + self._deps.limits.quote_ttl_ms,
+            own_session_id=await self._own_session(workspace_id, lat, lng, now_ms) if supply == 0 else None,
         )
         await self._deps.store.insert_quote(quote)
         return Answer(quote, now_ms)
@@ -79,6 +84,25 @@ class Pricing:
         if max_duration_s > quote.duration_s:
             raise RefusedError(_MISMATCH)
         return quote
+
+    async def _own_session(self, workspace_id: str, lat: float, lng: float, now_ms: int) -> str | None:
+        """The newest running session of a consumer whose operator covers a point: it is why that one is not free."""
+        running = await self._deps.store.list_sessions(
+            SessionQuery(
+                workspace_id=workspace_id,
+                view=SessionView.CONSUMER,
+                now_ms=now_ms,
+                limit=OWN_SESSIONS_MAX,
+                states=frozenset({SessionState.ASSIGNED, SessionState.LIVE}),
+            )
+        )
+        ids = [session.operator.workspace_id for session in running if session.operator is not None]
+        found = {each.id: each for each in (await self._deps.store.workspaces(ids) if ids else ())}
+        for session in running:
+            workspace = found.get(session.operator.workspace_id) if session.operator is not None else None
+            if workspace is not None and (workspace.coverage is None or workspace.coverage.contains(lat, lng)):
+                return session.id
+        return None
 
     async def _spot(self, workspace_id: str, lat: float, lng: float) -> tuple[Price, int]:
         limits, now_ms = self._deps.limits, self._deps.clock.now_ms()

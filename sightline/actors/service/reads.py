@@ -161,6 +161,10 @@ class Reads:
         told = OperatorAcknowledged(workspace_id)
         self._registry.ref(SESSION, session_id).tell(told, conflate_key="acknowledged")
 
+    async def require_operator(self, workspace_id: str) -> None:
+        """Refuse a workspace that is not an operator."""
+        await self._look_up.require_operator(workspace_id)
+
     async def read_workspace(self, workspace_id: str) -> Answer[Workspace]:
         """The workspace."""
         return Answer(await self._look_up.require_workspace(workspace_id), self._now())

@@ -237,14 +237,14 @@ class SessionActor:
             case DeclineSession(caller=caller):
                 self._require(session, Party.OPERATOR, caller)
                 envelope.reply(message, await self._take(Decline(), caller))
-            case EndSession(caller=caller, sides=sides):
+            case EndSession(caller=caller, sides=sides, credential=credential):
                 mine = parties_of(session, caller.workspace_id)
                 if not mine:
                     raise RefusedError(NOT_PARTY)
                 if not mine & sides:
                     raise RefusedError(scope_missing(SCOPE_TO_END[party] for party in mine))
                 by = Party.CONSUMER if Party.CONSUMER in mine & sides else Party.OPERATOR
-                envelope.reply(message, await self._take(End(by), caller))
+                envelope.reply(message, await self._take(End(by, credential), caller))
             case EndByPlatform():
                 caller = Caller(workspace_id=session.terms.consumer_workspace_id)
                 envelope.reply(message, await self._take(End(Party.PLATFORM), caller))

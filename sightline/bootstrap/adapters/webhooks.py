@@ -1,8 +1,8 @@
-"""Build the customers' webhooks: the service that HTTP calls, and the one that delivers."""
+"""Build the customers' webhooks and Web Push: the services that HTTP calls, and those that deliver."""
 
 import random  # noqa: TID251  (jitter of retries only; seeded from the system's random source)
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import final
 
@@ -13,11 +13,15 @@ from sightline.identity.oauth.clients import DOCUMENT_BYTES_MAX
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.storage.database.bridge import Database
+from sightline.storage.postgres.webhooks.pushes import PostgresPushes
 from sightline.storage.postgres.webhooks.store import PostgresWebhooks
 from sightline.system.secrets import Secrets
 from sightline.webhooks.delivery import DeliveryOptions, WebhookDispatcher
 from sightline.webhooks.documents import PublicDocuments
 from sightline.webhooks.http_client import WebhookClient, WebhookClientOptions
+from sightline.webhooks.push_encryption import Vapid, key_from
+from sightline.webhooks.pushes import TIMEOUT_S as PUSH_TIMEOUT_S
+from sightline.webhooks.pushes import PushDispatcher, PushSubscriptions
 from sightline.webhooks.service import WebhookEndpoints
 from sightline.webhooks.signing import WebhookSigner
 
@@ -30,17 +34,29 @@ class Webhooks:
     endpoints: WebhookEndpoints
     dispatcher: WebhookDispatcher
     documents: PublicDocuments
+    push_subscriptions: PushSubscriptions
+    pushes: PushDispatcher
 
 
 def make_webhooks(settings: Settings, secrets: Secrets, database: Database, clock: Clock, ids: Ids) -> Webhooks:
-    """Create the parts of the webhooks. Run `dispatcher` for deliveries."""
+    """Create the parts of the webhooks and of Web Push. Run `dispatcher` and `pushes` for deliveries."""
     store, signer = PostgresWebhooks(database), WebhookSigner(secrets.customer_webhook_key)
     render = partial(message_body, limits=settings.limits().session)
     options = WebhookClientOptions(allows_loopback=settings.webhook_allow_loopback)
     client = WebhookClient(clock, options)
+    allows_loopback, push_store = settings.webhook_allow_loopback, PostgresPushes(database)
+    vapid = Vapid(key_from(secrets.push_seed), settings.push_contact_url)
     return Webhooks(
         documents=PublicDocuments(options, bytes_max=DOCUMENT_BYTES_MAX),
-        endpoints=WebhookEndpoints(store, signer, render, clock, ids, allows_loopback=settings.webhook_allow_loopback),
+        endpoints=WebhookEndpoints(store, signer, render, clock, ids, allows_loopback=allows_loopback),
+        push_subscriptions=PushSubscriptions(push_store, vapid, clock, ids, allows_loopback=allows_loopback),
+        pushes=PushDispatcher(
+            push_store,
+            WebhookClient(clock, replace(options, timeout_s=PUSH_TIMEOUT_S, user_agent="Sightline-Push/1")),
+            vapid,
+            clock=clock,
+            ids=ids,
+        ),
         dispatcher=WebhookDispatcher(
             store,
             client,
@@ -66,6 +82,19 @@ def webhook_metrics(webhooks: Webhooks) -> Iterator[MetricFamily]:
     )
     yield MetricFamily(
         "webhook_endpoints_disabled_by_answers_total", "Endpoints disabled because of their answers", counts.disabled,
+        is_counter=True,
+    )  # fmt: skip
+    pushes = webhooks.pushes.statistics
+    yield MetricFamily(
+        "push_attempts_total", "Attempts to send a Web Push since the start, by result",
+        {("delivered",): pushes.delivered, ("failed",): pushes.failed}, ("result",), is_counter=True,
+    )  # fmt: skip
+    yield MetricFamily(
+        "pushes_given_up_total", "Pushes that were refused, or too old for another attempt", pushes.given_up,
+        is_counter=True,
+    )  # fmt: skip
+    yield MetricFamily(
+        "push_subscriptions_removed_total", "Subscriptions that their push service or the server ended", pushes.removed,
         is_counter=True,
     )  # fmt: skip
     backlog = counts.backlog

@@ -6,6 +6,7 @@ import sys
 import trio
 from eth_utils.address import is_address
 
+from sightline.bootstrap.maintenance.error_lines import print_error
 from sightline.chain.embedded.node import open_running_faucet
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError
@@ -15,11 +16,13 @@ from sightline.system.ids import SystemIds
 def run_faucet(settings: Settings, address: str, amount_micro: int, *, as_json: bool) -> int:
     """Pay from the faucet of a running server's embedded chain. Returns the exit code."""
     if settings.chain_rpc_url is not None:
-        sys.stderr.write("Only the embedded chain has a faucet, and SIGHTLINE_CHAIN_RPC_URL names another chain.\n")
+        message = "Only the embedded chain has a faucet, and SIGHTLINE_CHAIN_RPC_URL names another chain."
+        print_error(message, code="NO_FAUCET", as_json=as_json)
         return 1
 
     if not is_address(address):
-        sys.stderr.write(f"{address} is not the address of a wallet: 0x and 40 hex digits.\n")
+        message = f"{address} is not the address of a wallet: 0x and 40 hex digits."
+        print_error(message, code="INVALID_INPUT", as_json=as_json)
         return 1
 
     async def pay() -> None:
@@ -38,6 +41,6 @@ def run_faucet(settings: Settings, address: str, amount_micro: int, *, as_json: 
     try:
         trio.run(pay)
     except (SightlineError, ValueError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
+        print_error(str(error), code=type(error).__name__, as_json=as_json)
         return 1
     return 0

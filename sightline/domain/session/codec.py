@@ -37,16 +37,17 @@ def to_doc(session: Session) -> Doc:
         "head_hash": session.head_hash,
         "events": session.events,
         "ended_head_hash": session.ended_head_hash,
-    } | _extensions_doc(session)
+    } | _later_doc(session)
 
 
-def _extensions_doc(session: Session) -> Doc:
+def _later_doc(session: Session) -> Doc:
+    """What later versions added, where there is any. Servers of earlier versions do not read it."""
     doc: Doc = {}
     if session.extensions:
         doc["extensions"] = [_extension_doc(extension) for extension in session.extensions]
     if session.extending is not None:
         doc["extending"] = _extension_doc(session.extending)
-    return doc
+    return doc if session.ended_by is None else {**doc, "ended_by": session.ended_by}
 
 
 def _extension_doc(extension: SessionExtension) -> Doc:
@@ -76,6 +77,7 @@ def from_doc(doc: Mapping[str, Any], version: int) -> Session:
         ended_head_hash=doc.get("ended_head_hash"),
         extensions=tuple(_extension(each) for each in doc.get("extensions", ())),
         extending=_extension(doc["extending"]) if "extending" in doc else None,
+        ended_by=doc.get("ended_by"),
     )
 
 

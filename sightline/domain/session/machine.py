@@ -320,7 +320,8 @@ def _in_assigned(
             return _go_live(session, phase, message, now_ms, limits)
         case CancelAssignment():
             return _close(session, SessionState.CANCELLED, EndReason.OPERATOR_CANCELLED, now_ms, EventKind.CANCELLED)
-        case End(by=Party.CONSUMER):
+        case End(by=Party.CONSUMER, credential=credential):
+            session = replace(session, ended_by=credential)
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.PLATFORM):
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
@@ -348,8 +349,8 @@ def _in_assigned(
 
 def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
     match message:
-        case End(by=by):
-            return _end(session, phase, END_REASONS[by], now_ms, limits)
+        case End(by=by, credential=credential):
+            return _end(replace(session, ended_by=credential), phase, END_REASONS[by], now_ms, limits)
         case FixReported():
             return _learn(session, phase, with_fix(phase, message, now_ms, limits), now_ms, limits)
         case MediaProved() | MediaBroke():

@@ -54,6 +54,8 @@ class End:
     """End the session. In ASSIGNED only consumer and platform may, in REQUESTED only the platform; both cancel it."""
 
     by: Party
+    credential: str | None = None
+    """What ended it, as `credential_of` names it."""
 
 
 @final

@@ -273,6 +273,8 @@ class Session:
     """Extensions whose seconds and amount are part of `terms`, oldest first."""
     extending: SessionExtension | None = None
     """An extension that the escrow contract is asked for. It adds nothing to `terms` yet."""
+    ended_by: str | None = None
+    """The credential of the party that ended it, as `credential_of` names it. Not part of an event: see ADR 0250."""
 
     def in_phase(self, phase: Phase) -> "Session":
         """Return a copy in another phase, or in the same phase with more details."""
@@ -285,6 +287,7 @@ class Session:
             ended_head_hash=self.ended_head_hash,
             extensions=self.extensions,
             extending=self.extending,
+            ended_by=self.ended_by,
         )
 
     @property

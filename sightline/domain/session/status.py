@@ -1,6 +1,6 @@
 """A session and its meter as one workspace sees them at one instant."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, final
 
@@ -61,6 +61,8 @@ class SessionStatus:
     """In the answer of an assignment: whether the operator's coverage contained the place. None: not known."""
     extension_tx_hash: str | None = None
     """The transaction by which the escrow contract took the amount of the newest extension."""
+    ended_by: str | None = None
+    """Which credential ended it, for the side whose it is: see `Session.ended_by`."""
 
     @property
     def accrued(self) -> MicroUsdc:
@@ -112,8 +114,21 @@ def parties_of(session: Session, workspace_id: str) -> frozenset[Party]:
     return frozenset(sides)
 
 
+_OWN_END: Final = {
+    EndReason.CONSUMER_ENDED: Party.CONSUMER,
+    EndReason.CONSUMER_CANCELLED: Party.CONSUMER,
+    EndReason.OPERATOR_ENDED: Party.OPERATOR,
+}
+
+
 def session_status(session: Session, now_ms: int, limits: SessionLimits, workspace_id: str) -> SessionStatus:
     """Read a session at `now_ms`, with what the workspace is allowed to see."""
+    status = _status(session, now_ms, limits, workspace_id)
+    is_own = status.end_reason is not None and _OWN_END.get(status.end_reason) in parties_of(session, workspace_id)
+    return replace(status, ended_by=session.ended_by) if is_own and session.ended_by is not None else status
+
+
+def _status(session: Session, now_ms: int, limits: SessionLimits, workspace_id: str) -> SessionStatus:
     terms, phase, operator = session.terms, session.phase, session.operator
     is_consumer = terms.consumer_workspace_id == workspace_id
     is_operator = operator is not None and operator.workspace_id == workspace_id

@@ -7,7 +7,7 @@ import orjson
 
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.types import Answer, NewExtension, NewSession, SessionListing
-from sightline.domain.access import ApiKeyPrincipal, Operation, Principal, parties_to_end
+from sightline.domain.access import ApiKeyPrincipal, Operation, Principal, credential_of, parties_to_end
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code
 from sightline.domain.session.model import SessionState
@@ -267,7 +267,9 @@ class SessionResources:
     async def end(self, call: Call) -> Reply:
         """Hang up."""
         assert call.principal is not None
-        ended = await self._services.broker.end(call.params["id"], call.caller(), parties_to_end(call.principal))
+        ended = await self._services.broker.end(
+            call.params["id"], call.caller(), parties_to_end(call.principal), credential_of(call.principal)
+        )
         return reply(ended, self._present(call))
 
     @Route(

@@ -28,6 +28,7 @@ from sightline.http.resources.signalling import SignallingResources
 from sightline.http.resources.streams import StreamSlots, StreamTicketResources
 from sightline.http.resources.webhooks.deliveries import WebhookDeliveryResources
 from sightline.http.resources.webhooks.endpoints import WebhookEndpointResources
+from sightline.http.resources.webhooks.pushes import PushResources
 from sightline.http.resources.workspaces import Workspaces
 from sightline.http.resources.x402.views import PaidViewResources
 from sightline.http.services import InternalServices, Services
@@ -65,6 +66,7 @@ def public_routes(services: Services) -> tuple[AnyRoute, ...]:
         *routes_of(SignallingResources(services)),
         *routes_of(WebhookEndpointResources(services, idempotency)),
         *routes_of(WebhookDeliveryResources(services, idempotency)),
+        *routes_of(PushResources(services, idempotency)),
         *rpc,
         *(() if ca is None else routes_of(AuthorityResource(ca))),
         *routes_of(ConsoleResources(_console_options(services))),

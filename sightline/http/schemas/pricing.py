@@ -58,6 +58,9 @@ class Quote(Output):
     base_rate_per_second_micro_usdc: Money
     expires_at: Instant
     available_operators: int = Field(description="ONLINE operators that cover the point")
+    own_session_id: Uuid | None = Field(
+        description="Where availableOperators is 0: your own running session whose operator covers the point"
+    )
     lat: float
     lng: float
     duration_seconds: int
@@ -76,6 +79,7 @@ def quote_json(quote: DomainQuote) -> dict[str, object]:
         "baseRatePerSecondMicroUsdc": str(price.base_rate),
         "expiresAt": iso(quote.expires_at_ms),
         "availableOperators": quote.available_operators,
+        "ownSessionId": quote.own_session_id,
         "lat": quote.lat,
         "lng": quote.lng,
         "durationSeconds": quote.duration_s,

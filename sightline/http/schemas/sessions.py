@@ -198,6 +198,13 @@ class FramesQueryString(Query):
     signed: Flag = Field(default=False, description="Sign each frame by C2PA content credentials")
 
 
+class EndedBy(Output):
+    """The credential that ended a session."""
+
+    kind: Literal["WALLET", "API_KEY"]
+    id: str = Field(description="Address of the wallet, or keyId of the API key")
+
+
 class Session(Output):
     """A session as the caller may see it."""
 
@@ -225,6 +232,7 @@ class Session(Output):
     whep_url: str | None = Field(description="While LIVE, for both parties")
     whip_url: str | None = Field(description="While LIVE, for the operator: sessions:operate, OWNER or ADMIN. Secret")
     end_reason: EndReason | None
+    ended_by: EndedBy | None = Field(description="Which credential of your workspace ended it; null if none did")
     meter_state: MeterState | None
     pause_reason: PauseReason | None
     assigned_at: Instant | None
@@ -396,6 +404,7 @@ def session_json(
         "whepUrl": _play_url(status, play_url),
         "whipUrl": status.whip_url if shows_whip_url else None,
         "endReason": status.end_reason,
+        "endedBy": _ended_by(status),
         "meterState": status.meter_state,
         "pauseReason": status.pause_reason,
         "assignedAt": iso_or_none(status.assigned_at_ms),
@@ -409,6 +418,13 @@ def session_json(
         "fundsState": _funds_state(status),
         "holdTxHash": status.hold_tx_hash,
     }
+
+
+def _ended_by(status: SessionStatus) -> dict[str, str] | None:
+    if status.ended_by is None:
+        return None
+    kind, _, name = status.ended_by.partition(":")
+    return {"kind": "API_KEY", "id": name} if kind == "key" else {"kind": "WALLET", "id": name}
 
 
 def share_json(record: ApiKeyRecord, now_ms: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Webhooks: endpoints, deliveries, and the bodies that are sent."""
+"""Webhooks: endpoints, deliveries, and the bodies that are sent. Push subscriptions of browsers."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, TypeAlias, assert_never
@@ -28,6 +28,7 @@ from sightline.http.schemas.sessions import session_json
 from sightline.http.schemas.workspaces import NAME_PATTERN, are_unique, workspace_json
 from sightline.ports.ledger import LedgerRow, SettlementRecord
 from sightline.ports.webhooks import OutboxRow, ReplayedEvents, WebhookEndpoint
+from sightline.ports.webhooks import PushSubscription as DomainSubscription
 from sightline.ports.webhooks import WebhookDelivery as DomainDelivery
 
 EventTypeName: TypeAlias = Literal[
@@ -107,6 +108,39 @@ class DeliveriesQuery(Query):
     state: DeliveryStateName | None = None
     limit: Annotated[int, Field(ge=1, le=100), INTEGER_TEXT] = 20
     cursor: str | None = Field(default=None, pattern=DELIVERY_CURSOR, description="nextCursor of the page before")
+
+
+class PushKeys(Input):
+    """Keys of a browser's PushSubscription."""
+
+    AREA = "push"
+
+    p256dh: str = Field(alias="p256dh", max_length=100, description="Public key of the browser, in base64url")
+    auth: str = Field(max_length=40, description="Authentication secret: 16 bytes in base64url")
+
+
+class CreatePushBody(Input):
+    """A browser's PushSubscription, as its `toJSON()` gives it."""
+
+    AREA = "push"
+
+    endpoint: EndpointUrl = Field(description="https; must not resolve to a private address")
+    keys: PushKeys
+
+
+class PushSubscription(Output):
+    """A browser that is told of jobs. Its URL and keys are secrets and are not shown."""
+
+    id: Uuid
+    renewed_at: Instant = Field(description="When it was last sent; one that is not sent again for 90 days is deleted")
+
+
+class PushSubscriptionList(Output):
+    """The workspace's subscriptions."""
+
+    items: list[PushSubscription]
+    next_cursor: None
+    server_key: str = Field(description="`applicationServerKey` for PushManager.subscribe, in base64url")
 
 
 class Webhook(Output):
@@ -214,6 +248,11 @@ def delivery_json(delivery: DomainDelivery) -> dict[str, object]:
         "lastError": delivery.last_error,
         "deliveredAt": iso_or_none(delivery.delivered_at_ms),
     }
+
+
+def push_json(subscription: DomainSubscription) -> dict[str, object]:
+    """Present a subscription as `PushSubscription`."""
+    return {"id": subscription.id, "renewedAt": iso(subscription.renewed_at_ms)}
 
 
 def replay_json(replayed: ReplayedEvents) -> dict[str, object]:

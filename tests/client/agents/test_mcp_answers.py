@@ -41,6 +41,16 @@ async def test_a_quote_says_what_to_call_and_whether_anybody_is_there() -> None:
             assert "Call request_view" in somebody["nextStep"]
 
 
+async def test_a_place_whose_only_operator_films_for_the_caller_is_not_called_empty() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        async with agent_of(world, consumer) as client:
+            place = (await client.call_tool("check_place", PLACE)).structured_content
+            assert (place["availableOperators"], place["ownSessionId"]) == (0, session_id)
+            assert f"Your own view {session_id}" in place["nextStep"]
+
+
 async def test_a_server_that_keeps_no_video_says_so_before_a_link_to_a_clip_is_given() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from tests.http.world import BERLIN, World, data_of, error_of
+from tests.http.world import BERLIN, Client, World, data_of, error_of
 
 QUOTE = "/api/v1/pricing/quote"
 HERE = "lat=52.52&lng=13.405&durationSeconds=600"
@@ -25,6 +25,28 @@ async def test_a_quote_can_be_computed_again_from_itself(world: World) -> None:
     rate = int(product + Fraction(1, 2))
     assert quote["ratePerSecondMicroUsdc"] == str(rate)
     assert quote["estimatedTotalMicroUsdc"] == str(rate * 600)
+
+
+async def test_where_the_only_operator_films_for_the_caller_the_quote_names_that_session(world: World) -> None:
+    consumer, other, operator = (
+        await world.party("CONSUMER"),
+        await world.party("CONSUMER"),
+        await world.party("SUPPLIER"),
+    )
+    await operator.go_online(coverageLat=52.52, coverageLng=13.405, coverageRadiusMeters=2_000)
+    data_of(await operator.beat())
+    assert data_of(await consumer.key.get(f"{QUOTE}?{HERE}"))["ownSessionId"] is None
+    running = await world.live(consumer, operator)
+
+    async def seen(client: Client, place: str = HERE) -> tuple[int, str | None]:
+        quote = data_of(await client.get(f"{QUOTE}?{place}"))
+        return quote["availableOperators"], quote["ownSessionId"]
+
+    assert await seen(consumer.key) == (0, running["id"])
+    assert await seen(other.key) == (0, None), "the session of somebody else is nobody's business"
+    assert await seen(consumer.key, "lat=48.1&lng=11.5&durationSeconds=600") == (0, None)
+    data_of(await consumer.key.post(f"/api/v1/sessions/{running['id']}/end"))
+    assert (await seen(consumer.key))[1] is None
 
 
 @pytest.mark.parametrize(

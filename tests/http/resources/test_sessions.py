@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from sightline.actors.deps import ActorLimits
-from tests.http.world import BERLIN, World, WorldOptions, data_of, error_of, open_world
+from tests.http.world import BERLIN, Client, World, WorldOptions, data_of, error_of, open_world
 
 SESSIONS = "/api/v1/sessions"
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -102,6 +102,7 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         "whepUrl": None,
         "whipUrl": None,
         "endReason": None,
+        "endedBy": None,
         "meterState": None,
         "pauseReason": None,
         "assignedAt": None,
@@ -472,3 +473,38 @@ async def test_two_dispatches_of_one_session_give_one_200_and_one_409(world: Wor
         nursery.start_soon(dispatch)
         nursery.start_soon(dispatch)
     assert sorted(statuses) == [200, 409]
+
+
+async def test_which_credential_ended_a_session_is_shown_to_its_own_side_only(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+
+    async def seen(client: Client, session_id: str) -> Any:
+        return data_of(await client.get(f"/api/v1/sessions/{session_id}"))["endedBy"]
+
+    member = await consumer.join(world.account(), "ADMIN")
+    first = (await world.live(consumer, operator))["id"]
+    assert await seen(consumer.key, first) is None
+    ended = data_of(await member.post(f"/api/v1/sessions/{first}/end"))
+    by_wallet = {"kind": "WALLET", "id": data_of(await member.get("/api/v1/me"))["walletAddress"]}
+    assert ended["endedBy"] == by_wallet
+    assert await seen(consumer.key, first) == by_wallet
+    assert await seen(operator.key, first) is None
+
+    second = (await world.live(consumer, operator))["id"]
+    data_of(await operator.key.post(f"/api/v1/sessions/{second}/end"))
+    key_id = data_of(await operator.key.get("/api/v1/me"))["keyId"]
+    assert await seen(operator.wallet, second) == {"kind": "API_KEY", "id": key_id}
+    assert await seen(consumer.wallet, second) is None
+    for session_id in (first, second):
+        events = await consumer.key.get(f"/api/v1/sessions/{session_id}/meter/events")
+        assert by_wallet["id"].lower() not in events.text.lower(), "what both sides read names no credential"
+        assert key_id not in events.text
+
+
+async def test_a_consumer_that_leaves_before_the_start_is_named_to_itself(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    path = f"/api/v1/sessions/{(await world.request(consumer))['id']}"
+    data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+    left = data_of(await consumer.key.post(f"{path}/end"))
+    assert (left["state"], left["endedBy"]["kind"]) == ("CANCELLED", "API_KEY")
+    assert data_of(await operator.key.get(path))["endedBy"] is None

@@ -1,4 +1,4 @@
-"""Webhook endpoints and deliveries over HTTP."""
+"""Webhook endpoints and deliveries, and push subscriptions, over HTTP."""
 
 import base64
 import json
@@ -9,6 +9,7 @@ import pytest
 
 from sightline.domain.webhooks import WebhookEventType
 from tests.http.world import Client, Party, World, data_of, error_of
+from tests.webhooks.push_browser import PushBrowser
 
 WEBHOOKS = "/api/v1/webhooks"
 BODY = {"url": "https://example.com/hook", "description": "our queue", "eventTypes": ["session.live"]}
@@ -208,3 +209,54 @@ async def test_a_replay_queues_past_events_for_a_newer_endpoint(world: World) ->
     assert await pending(party, late) == ["session.requested"]
     after = await party.wallet.post(path, {"since": "2100-01-01T00:00:00Z"})
     assert data_of(after) == {"count": 0, "nextSince": None}
+
+
+PUSHES = "/api/v1/push-subscriptions"
+
+
+def a_subscription(**changes: Any) -> dict[str, Any]:
+    return {"endpoint": "https://push.example.com/a-capability", "keys": PushBrowser().keys} | changes
+
+
+async def test_a_browser_is_added_once_and_what_it_is_made_of_is_never_shown(world: World) -> None:
+    party = await world.party("SUPPLIER")
+    body = a_subscription() | {"expirationTime": None}
+    made = data_of(await party.wallet.post(PUSHES, body))
+    assert data_of(await party.wallet.post(PUSHES, body)) == made
+    key = await party.mint("sessions:operate")
+    listed = await key.get(PUSHES)
+    assert data_of(listed)["items"] == [made]
+    assert len(base64.urlsafe_b64decode(data_of(listed)["serverKey"] + "=")) == 65
+    assert "a-capability" not in listed.text
+    assert body["keys"]["auth"] not in listed.text
+    assert data_of(await key.delete(f"{PUSHES}/{made['id']}")) == made
+    assert error_of(await key.delete(f"{PUSHES}/{made['id']}")) == (404, "NOT_FOUND", "push:notFound")
+
+
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"endpoint": "http://push.example.com/"}, "push:endpoint"),
+        ({"endpoint": "https://10.0.0.1/"}, "push:endpoint"),
+        ({"endpoint": "https://[::ffff:127.0.0.1]/"}, "push:endpoint"),
+        ({"endpoint": ""}, "push:endpoint"),
+        ({"keys": {"p256dh": "AAAA", "auth": PushBrowser().keys["auth"]}}, "push:keys"),
+        ({"keys": {"p256dh": PushBrowser().keys["p256dh"][:-1] + "é", "auth": "AAAA"}}, "push:keys"),
+        ({"keys": PushBrowser().keys | {"auth": "AAAA"}}, "push:keys"),
+        ({"keys": None}, "push:keys"),
+    ],
+)
+async def test_a_subscription_that_no_browser_makes_is_refused(
+    world: World, change: dict[str, Any], detail: str
+) -> None:
+    party = await world.party("SUPPLIER")
+    assert error_of(await party.wallet.post(PUSHES, a_subscription(**change))) == (400, "INVALID_INPUT", detail)
+    assert data_of(await party.wallet.get(PUSHES))["items"] == []
+
+
+async def test_the_twenty_first_browser_is_refused(world: World) -> None:
+    party = await world.party("SUPPLIER")
+    for number in range(20):
+        data_of(await party.wallet.post(PUSHES, a_subscription(endpoint=f"https://push.example.com/{number}")))
+    assert error_of(await party.wallet.post(PUSHES, a_subscription())) == (409, "CONFLICT", "push:limit")
+    data_of(await party.wallet.post(PUSHES, a_subscription(endpoint="https://push.example.com/7")))

@@ -8,6 +8,7 @@ import { forget, keep, remembered } from "../kept";
 import { chime } from "../live/chime";
 import { Locator } from "../live/locator";
 import { endingOf, noteEnd } from "../live/endings";
+import { JobAlerts } from "../live/push";
 import { pauseEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
 import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Switch, Unread, useReading, useTitle } from "../parts";
@@ -203,6 +204,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         <Menu id="camera-menu" label={t("menu")} closesOn={job.value?.id}>
           <a href={link("operate")}>{t("earningsAndHistory")}</a>
           <Preferences />
+          <JobAlerts client={client} workspaceId={id} />
           {state !== "BUSY" && <Button id="forget-phone" run={forgetPhone}>{t("forgetPhone")}</Button>}
         </Menu>
       </div>

@@ -5,6 +5,7 @@ import encodeQr from "qr";
 import { api, makeClient, need, once, type Model } from "../api";
 import { dateTime, metres, point, usdc } from "../format";
 import { keep, remembered } from "../kept";
+import { JobAlerts } from "../live/push";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Facts, Field, Icon, Loopback, Page, Secret } from "../parts";
@@ -88,6 +89,7 @@ function Availability() {
         </Field>
         <div class="row">
           <Button disabled={chosen === null} run={save}>{t("save")}</Button>
+          <JobAlerts client={api} workspaceId={shown.id} />
           <Button kind={isOn || !hasCamera(shown) ? "plain" : "main"} run={() => patch({ availabilityState: isOn ? "OFFLINE" : "ONLINE" })}>{t(isOn ? "goOffline" : "goOnline")}</Button>
         </div>
       </div>

@@ -16,6 +16,10 @@ NEXT_STEP: Final = {
 NOBODY_THERE: Final = (
     "No operator is free at this place now. request_view waits up to 20 s for one, and costs nothing if none comes."
 )
+YOURS_RUNS_THERE: Final = (
+    "Your own view {session_id} has the operator of this place, so nobody else is free there. Call get_session or "
+    "get_frame with it, or end_session before you ask for another view."
+)
 VIEW_NEXT: Final = (
     "Call request_view with this quoteId, the same lat, lng and seconds, and a max_charge_usdc of at least priceUsdc "
     "that the user agrees to."
@@ -39,6 +43,7 @@ class PlaceAnswer(Answer):
     rate_per_second_usdc: Usdc
     seconds: int
     available_operators: Annotated[int, Field(description="Operators who are free at the place now")]
+    own_session_id: Annotated[str | None, Field(description="Your running view that has the operator of this place")]
     expires_at: Time
     next_step: Annotated[str, Field(description="What to call next")]
 
@@ -51,9 +56,18 @@ class PlaceAnswer(Answer):
             rate_per_second_usdc=str(quote.rate_per_second_micro_usdc.usdc),
             seconds=quote.duration_seconds,
             available_operators=quote.available_operators,
+            own_session_id=quote.own_session_id,
             expires_at=quote.expires_at,
-            next_step=VIEW_NEXT if quote.available_operators else NOBODY_THERE,
+            next_step=_next_step(quote),
         )
+
+
+def _next_step(quote: Quote) -> str:
+    if quote.available_operators:
+        return VIEW_NEXT
+    if quote.own_session_id is None:
+        return NOBODY_THERE
+    return YOURS_RUNS_THERE.format(session_id=quote.own_session_id)
 
 
 class SessionAnswer(Answer):

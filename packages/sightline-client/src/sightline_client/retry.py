@@ -30,6 +30,12 @@ class RetryPolicy:
     first_delay_s: float = 0.2
     longest_delay_s: float = 5.0
 
+    @property
+    def longest_s(self) -> float:
+        """Seconds after the first attempt in which the last one begins, at most; a longer Retry-After adds to it."""
+        delays = (min(self.longest_delay_s, self.first_delay_s * 2.0**number) for number in range(self.attempts - 1))
+        return min(self.budget_s, sum(delays))
+
     def delay_s(self, error: SightlineError, *, attempt: int, elapsed_s: float, jitter: float) -> float | None:
         """Return the delay before the next attempt, or None if the error is final.
 

@@ -1,1 +1,1 @@
-"""Webhooks: endpoints and deliveries."""
+"""Webhooks: endpoints and deliveries; push subscriptions of browsers."""

@@ -133,6 +133,9 @@ WITH gone AS (
   DELETE FROM relation_tuple r USING gone WHERE r.resource_type = 'session' AND r.resource_id = gone.id::text)
 SELECT count(*) AS deleted, max(updated_at_ms) AS newest FROM gone
 """
+PUSH_SUBSCRIPTIONS: Final = _oldest("push_subscription", "renewed_at_ms")
+PUSH_DAYS: Final = 90
+"""A browser renews its subscription each time the console is opened in it."""
 WEBHOOK_OUTBOX: Final = _oldest("webhook_outbox", "stored_at_ms")
 WEBHOOKS: Final = """
 WITH gone AS (
@@ -212,6 +215,7 @@ class Retention:
             ("expired_keys", EXPIRED_KEYS, history_ms),
             ("session_notes", SESSION_NOTES, history_ms),
             ("audit_entries", AUDIT_ENTRIES, retention_ms - self._options.audit_days * DAY_MS),
+            ("push_subscriptions", PUSH_SUBSCRIPTIONS, retention_ms - PUSH_DAYS * DAY_MS),
             ("webhook_outbox", WEBHOOK_OUTBOX, webhooks_ms),
             ("webhooks", WEBHOOKS, webhooks_ms),
         ):

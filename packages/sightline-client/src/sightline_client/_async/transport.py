@@ -1,7 +1,8 @@
 """HTTP calls: envelopes opened, errors raised by code, repeatable failures repeated with the same Idempotency-Key."""
 
+import logging
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import httpx2
 from pydantic import TypeAdapter, ValidationError
@@ -21,6 +22,7 @@ from sightline_client.runtime import async_sleep, jitter, monotonic_s, new_key
 T = TypeVar("T")
 Json: TypeAlias = Mapping[str, Any]
 
+LOG: Final = logging.getLogger("sightline_client.transport")
 BEFORE_THE_REQUEST = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Failures in which the server received nothing."""
 
@@ -42,6 +44,7 @@ class AsyncTransport:
         self.retry = retry
         self._headers = {} if not key else {"authorization": f"Bearer {key}"}
         self._new_key = keys
+        self._is_reached = True
 
     def new_key(self) -> str:
         """Create an Idempotency-Key."""
@@ -108,7 +111,15 @@ class AsyncTransport:
                 delay_s = self.retry.delay_s(error, attempt=attempt, elapsed_s=elapsed_s, jitter=jitter())
                 if delay_s is None:
                     raise
+                self._note_failure(error)
             await async_sleep(delay_s)
+
+    def _note_failure(self, error: SightlineError) -> None:
+        """Say once, until the server answers again, that calls wait for it."""
+        if isinstance(error, NotReachedError) and self._is_reached:
+            self._is_reached = False
+            # A warning, because a program that sets up no logging prints only those.
+            LOG.warning("%s Trying again for at most %.0f s.", error, self.retry.longest_s)
 
     async def _send_once(
         self, method: str, path: str, body: Json | None, query: Json | None, key: str | None
@@ -124,6 +135,9 @@ class AsyncTransport:
             raise OutcomeUnknownError(method, path, key, type(error).__name__) from None
         except httpx2.TransportError as error:
             raise OutcomeUnknownError(method, path, key, str(error) or type(error).__name__) from error
+        if not self._is_reached:
+            self._is_reached = True
+            LOG.info("%s answers again.", self.url)
         if response.status_code in (httpx2.codes.OK, httpx2.codes.NOT_MODIFIED):
             return response
         raise self.refusal(response, method, path, key)

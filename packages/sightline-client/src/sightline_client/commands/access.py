@@ -26,14 +26,27 @@ def one_line_errors(*, as_json: bool = False) -> Iterator[None]:
     """Print an error of the client as one line of text or JSON on stderr, and exit with 1."""
     from sightline_client.errors import SightlineError
 
-    if as_json:  # stderr has JSON lines then, and not the client's warnings of a wait
-        logging.getLogger("sightline_client").setLevel(logging.ERROR)
+    if as_json:
+        _warn_in_json()
     try:
         yield
     except (SightlineError, ValueError) as error:
         text = " ".join(str(error).split())
         typer.echo(json.dumps(_body(error, text)) if as_json else text, err=True)
         raise typer.Exit(1) from None
+
+
+def _warn_in_json() -> None:
+    """Let stderr have JSON lines only: that a server is not reached as one, and not the warnings of other waits."""
+
+    class Line(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            typer.echo(json.dumps({"warning": record.getMessage()}), err=True)
+
+    logging.getLogger("sightline_client").setLevel(logging.ERROR)
+    transport = logging.getLogger("sightline_client.transport")
+    transport.setLevel(logging.WARNING)
+    transport.handlers[:], transport.propagate = [Line()], False
 
 
 def _body(error: Exception, text: str) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from sightline_client.models.base import (
     Availability,
+    CredentialKind,
     DeviceKind,
     EndReason,
     Environment,
@@ -49,6 +50,7 @@ from sightline_client.models.receipts import (
 from sightline_client.models.sessions import (
     AssignedSession,
     CancelledAssignments,
+    EndedBy,
     MadeShare,
     Meter,
     MeterWindow,
@@ -128,8 +130,10 @@ __all__ = [
     "ConsumerPart",
     "ConsumerSession",
     "ConsumerTotal",
+    "CredentialKind",
     "DeviceKind",
     "EndReason",
+    "EndedBy",
     "Environment",
     "EscrowHold",
     "EventFact",

@@ -163,6 +163,13 @@ class EventKind(OpenEnum):
     SETTLED = "SETTLED"
 
 
+class CredentialKind(OpenEnum):
+    """What a call was made with."""
+
+    WALLET = "WALLET"
+    API_KEY = "API_KEY"
+
+
 class MeterState(OpenEnum):
     """Whether seconds are counted."""
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from sightline_client.models.base import (
+    CredentialKind,
     EndReason,
     FundsState,
     MeterState,
@@ -30,9 +31,18 @@ class Quote(Model):
     base_rate_per_second_micro_usdc: Money
     expires_at: Time
     available_operators: int
+    own_session_id: str | None = None
+    """Where `available_operators` is 0: your own running session whose operator covers the point."""
     lat: float
     lng: float
     duration_seconds: int
+
+
+class EndedBy(Model):
+    """The credential that ended a session: a wallet by its address, an API key by its id."""
+
+    kind: CredentialKind
+    id: str
 
 
 class Session(Model):
@@ -63,6 +73,8 @@ class Session(Model):
     whep_url: str | None = Field(default=None, repr=False)
     whip_url: str | None = Field(default=None, repr=False)
     end_reason: EndReason | None = None
+    ended_by: EndedBy | None = None
+    """Which credential of your workspace ended it; None if none did."""
     meter_state: MeterState | None = None
     pause_reason: PauseReason | None = None
     assigned_at: Time | None = None
