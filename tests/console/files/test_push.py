@@ -88,7 +88,12 @@ def deliver(tab: Tab, message: bytes) -> None:
     )
     session.send("ServiceWorker.enable")
     tab.page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    assert found
+    # Events of the browser are handed out while Playwright waits; nothing else tells that one has come.
+    for _ in range(PATIENCE_MS // 50):
+        if found:
+            break
+        tab.page.wait_for_timeout(50)
+    assert found, "the browser names no service worker"
     said = {"origin": tab.url, "registrationId": found[-1], "data": message.decode()}
     session.send("ServiceWorker.deliverPushMessage", said)
     session.detach()
