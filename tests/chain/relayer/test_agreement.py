@@ -16,6 +16,7 @@ from sightline.ports.ledger import SettlementState
 from simulation.memory.ledger import MemoryLedger
 from tests.chain.relayer.desk import Desk, TrioClock
 from tests.chain.relayer.settling_node import SettlingNode, open_node
+from tests.chain.relayer.test_relayer_rounds import settle_elsewhere
 
 RECEIPT = "eth_getTransactionReceipt"
 
@@ -179,3 +180,47 @@ async def test_a_single_report_that_says_otherwise_is_not_enough() -> None:
         found = (await look(work, relayer.address, records)).found
         first.is_down = True
         assert await agreed(work, relayer.address, records, found, depth=0, may_be_alone=True) == frozenset()
+
+
+async def test_what_takes_effect_in_a_block_needs_two_endpoints_once_for_each_block() -> None:
+    async with a_desk(2) as (desk, (first, second)):
+        relayer, session_id = desk.relayer(depth=9, resend_ms=10**9, replace_ms=10**9), await desk.ended()
+        relayer._queues[0].confirmation._work.counts_in_block = True
+
+        async def round_asks_second() -> tuple[SettlementState, bool]:
+            before = second.counted[RECEIPT]
+            await relayer.work_once(desk.hear)
+            return await desk.state(session_id), second.counted[RECEIPT] > before
+
+        await relayer.work_once(desk.hear)
+        mine(first)
+        assert await round_asks_second() == (SettlementState.SENT, True)
+        mine(second)
+        assert await round_asks_second() == (SettlementState.MINED, True)
+        assert await round_asks_second() == (SettlementState.MINED, False)
+        mined = (await desk.record(session_id)).block_hash
+        for node in (first, second):
+            node.fork(1)
+            node.mine(salt="other")
+        assert await round_asks_second() == (SettlementState.MINED, True)
+        assert (await desk.record(session_id)).block_hash == first.blocks[-1].block_hash != mined
+        assert await round_asks_second() == (SettlementState.MINED, False)
+        for node in (first, second):
+            node.fork(1)
+        assert await round_asks_second() == (SettlementState.SENT, False), "the first endpoint has nothing to confirm"
+        second.is_down = True
+        mine(first)
+        assert (await round_asks_second())[0] is SettlementState.MINED, "no other endpoint answers"
+
+
+async def test_a_settlement_by_somebody_else_is_final_only_when_a_second_endpoint_has_it() -> None:
+    async with a_desk(2) as (desk, (first, second)):
+        relayer, session_id = desk.relayer(depth=0), await desk.ended()
+        await settle_elsewhere(desk, session_id, 51_000)
+        second.pool.clear()
+        mine(first)
+        await relayer.work_once(desk.hear)
+        assert await desk.state(session_id) is SettlementState.MINED
+        second.blocks = [*first.blocks]
+        await relayer.work_once(desk.hear)
+        assert await desk.state(session_id) is SettlementState.CONFIRMED

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import trio
 from structlog.testing import capture_logs
+from typing_extensions import override
 
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.signing import EscrowSigning
 from sightline.ports.ledger import SettlementLane, SettlementRecord, SettlementState
+from simulation.memory.ledger import MemoryLedger
 from tests.chain.relayer.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, FixedIds, TrioClock
 
 CHARGE = RATE * SECONDS
@@ -92,6 +94,26 @@ async def test_rows_that_the_contract_refuses_are_not_signed_and_leave_room_for_
     assert await signing.sign_due() == (False, True)
     assert await signing.sign_due() == (False, False)
     assert desk.node.sent == []
+
+
+@pytest.mark.parametrize(
+    ("lane", "afterwards"),
+    [
+        (SettlementLane.PAYABLE, SettlementLane.RETRY),
+        (SettlementLane.RETRY, SettlementLane.RETRY),
+        (SettlementLane.FREE, SettlementLane.FREE),
+        (SettlementLane.VOID, SettlementLane.VOID),
+    ],
+)
+async def test_a_refused_row_goes_to_the_retries_only_from_the_lane_of_those_that_can_be_paid(
+    desk: Desk, lane: SettlementLane, afterwards: SettlementLane
+) -> None:
+    desk.node.refuses = lambda _: NO_ALLOWANCE
+    session_id, waits = await desk.ended(), SettlementState.COMPOSED
+    await desk.ledger.mark_waiting(session_id, waits, reason="x", retry_at_ms=0, now_ms=1, lane=lane)
+    assert await in_batches(desk, batch_max=1).sign_due() == (False, False)
+    record = await desk.record(session_id)
+    assert (record.state, record.lane) == (SettlementState.FAILED, afterwards)
 
 
 async def test_rows_wait_while_the_fees_are_over_the_cap(desk: Desk) -> None:
@@ -199,6 +221,16 @@ async def test_a_settlement_in_a_block_is_part_of_the_wallets_reading_and_counts
     assert len(desk.node.sent) == 3
 
 
+async def test_the_first_charge_of_a_payer_is_signed_whatever_the_last_reading_says(desk: Desk) -> None:
+    """The node has tried it: the reading is older."""
+    relayer = desk.relayer(**SLOW)
+    await desk.set_funds(PAYER, CHARGE - 1)
+    for _ in range(2):
+        await desk.ended()
+    await relayer.work_once(desk.hear)
+    assert len(desk.node.sent) == 1
+
+
 async def test_a_free_session_that_the_contract_refuses_stays_in_its_lane_and_costs_no_transaction(
     desk: Desk, autojump_clock: Any
 ) -> None:
@@ -211,6 +243,10 @@ async def test_a_free_session_that_the_contract_refuses_stays_in_its_lane_and_co
     assert (record.state, record.lane, record.tries) == (SettlementState.FAILED, SettlementLane.FREE, 1)
     assert desk.node.sent == []
     assert await desk.ledger.next_nonce(desk.key.address) == 0
+    desk.node.refuses = lambda _: None
+    await desk.ended(seconds=0)
+    await relayer.work_once(desk.hear)
+    assert batches(desk) == [(0, 1)], "the interval of free sessions begins with a transaction"
 
 
 # Transactions in flight.
@@ -228,7 +264,43 @@ async def test_a_transaction_that_waits_behind_another_one_is_only_waited_for(de
     assert [entry for entry in logs if entry["event"] == "settlement_left_its_block"] == []
 
 
+async def test_a_nonce_that_another_program_used_is_waited_for_though_the_settlement_was_refused_before(
+    desk: Desk, autojump_clock: Any
+) -> None:
+    relayer, session_id = desk.relayer(retry_ms_min=1_000, **SLOW), await desk.ended()
+    desk.node.refuses = lambda _: NO_ALLOWANCE
+    await relayer.work_once(desk.hear)
+    desk.node.refuses = lambda _: None
+    await trio.sleep(10)
+    await relayer.work_once(desk.hear)
+    assert len(desk.node.sent) == 1
+    desk.node.pool.clear()
+    desk.node.foreign_nonces = 1
+    await relayer.work_once(desk.hear)
+    assert await desk.state(session_id) is SettlementState.STUCK
+
+
 # Rounds that fail.
+
+
+async def test_a_database_that_is_away_for_a_round_does_not_end_the_relayer(desk: Desk, autojump_clock: Any) -> None:
+    class Away(MemoryLedger):
+        failures = 0
+
+        @override
+        async def in_flight(self, *, limit: int) -> list[SettlementRecord]:
+            if self.failures < 2:
+                self.failures += 1
+                raise ConnectionRefusedError("no Postgres")
+            return await super().in_flight(limit=limit)
+
+    desk.ledger, desk.node.automine = Away(TrioClock().now_ms), True
+    relayer, session_id = desk.relayer(depth=0), await desk.ended()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(relayer.run, desk.hear)
+        await trio.sleep(5)
+        assert await desk.state(session_id) is SettlementState.CONFIRMED
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_wait_after_failed_rounds_grows_to_ten_seconds(desk: Desk, autojump_clock: Any) -> None:

@@ -7,6 +7,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from sightline.chain.contracts.abi import SETTLED_TOPIC
 from sightline.chain.relayer.allowance import AllowanceWork
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.ports.chain import ChainChangedError
@@ -85,6 +86,42 @@ async def test_a_relayer_that_starts_looks_up_the_settlements_of_the_last_thousa
     assert [await desk.state(each) for each in sessions] == [SettlementState.CONFIRMED, SettlementState.SENT]
 
 
+async def test_a_relayer_that_starts_leaves_a_settlement_alone_that_is_still_in_its_block(
+    desk: Desk, autojump_clock: Any
+) -> None:
+    relayer, session_id = desk.relayer(depth=0), await desk.ended()
+    await relayer.work_once(desk.hear)
+    desk.node.mine()
+    await relayer.work_once(desk.hear)
+    before = await desk.record(session_id)
+    await trio.sleep(1)
+    with capture_logs() as logs:
+        await desk.relayer(depth=0).work_once(desk.hear)
+    assert await desk.record(session_id) == before
+    assert [entry["event"] for entry in logs] == []
+
+
+async def test_a_settlement_whose_block_was_replaced_before_it_is_final_is_sent_again_once(
+    desk: Desk, autojump_clock: Any
+) -> None:
+    relayer, session_id = desk.relayer(depth=5, resend_ms=10**9, replace_ms=10**9), await desk.ended()
+    await relayer.work_once(desk.hear)
+    desk.node.mine()
+    await relayer.work_once(desk.hear)
+    mined = await desk.record(session_id)
+    assert (mined.state, mined.block_hash) == (SettlementState.MINED, desk.node.blocks[-1].block_hash)
+    desk.node.fork(1)
+    desk.node.pool.clear()
+    desk.node.mine(salt="other")
+    for sent, events in ((1, ["settlement_left_its_block"]), (2, []), (2, [])):
+        with capture_logs() as logs:
+            await relayer.work_once(desk.hear)
+        record = await desk.record(session_id)
+        assert (record.state, record.block_hash, len(record.attempts)) == (SettlementState.SENT, None, 1)
+        assert [transaction.tx_hash for transaction in desk.node.sent] == [mined.tx_hash] * sent
+        assert [entry["event"] for entry in logs] == events
+
+
 async def test_of_several_events_of_a_session_the_newest_is_found(desk: Desk) -> None:
     session_id = await desk.ended()
     await desk.relayer().work_once(desk.hear)
@@ -96,6 +133,24 @@ async def test_of_several_events_of_a_session_the_newest_is_found(desk: Desk) ->
     found = await work.find(session_id_hash(session_id))
     assert found is not None
     assert (found.inclusion.block_number, found.inclusion.tx_hash) == (3, word(3))
+
+
+async def test_the_event_of_a_session_in_a_receipt_is_that_of_its_kind_and_its_hash(desk: Desk) -> None:
+    work = AllowanceWork(desk.rpc, desk.ledger, desk.node.identity, RelayerOptions())
+    low, ours, high = word(1), word(2**100), word(2**200)
+
+    def log(index: int, *topics: str) -> dict[str, Any]:
+        return {"topics": topics, "data": "0x", "logIndex": hex(index)}
+
+    others = [
+        log(0, low, ours), log(1, high, ours), log(2, SETTLED_TOPIC, low), log(3, SETTLED_TOPIC, high),
+        log(4, SETTLED_TOPIC), log(5),
+    ]  # fmt: skip
+    found = work.event_in({"logs": [*others, log(6, SETTLED_TOPIC.upper().replace("0X", "0x"), ours, high)]}, ours)
+    assert found is not None
+    assert found.log_index == 6
+    for receipt in ({"logs": others}, {"logs": []}, {"logs": None}, {}):
+        assert work.event_in(receipt, ours) is None
 
 
 @pytest.mark.parametrize("chain_id", [6, 8])
