@@ -44,6 +44,8 @@ class Group:
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
+    choice: tuple[str, ...] = ()
+    """Options of pytest that leave some of the tests out."""
     is_on_postgres: bool = False
 
 
@@ -54,7 +56,7 @@ CHAIN_TESTS: Final = (
         for name in ("escrow_relayer", "extensions", "meter", "permits", "permit_rules", "verdicts")
     ),
     "tests/chain/contracts/test_journal_of_escrow.py", "tests/chain/test_several_endpoints.py",
-    "tests/chain/test_refunds.py", "-m", "not interop",
+    "tests/chain/test_refunds.py",
 )  # fmt: skip
 LEDGER_TESTS: Final = ("tests/contract/ledger",)
 STORE_TESTS: Final = tuple(f"tests/contract/test_{name}.py" for name in ("store_reads", "store_writes", "webhooks"))
@@ -88,15 +90,18 @@ GROUPS: Final[dict[str, Group]] = {
             *(f"sightline/chain/{name}.py" for name in ("fees", "gas_key", "permits", "signing_process")),
         ),
         CHAIN_TESTS,
+        ("-m", "not interop"),
         is_on_postgres=True,
     ),
     "ledgers": Group(
         ("simulation/memory/ledger.py", "simulation/memory/ledger_outbox.py"),
-        (*LEDGER_TESTS, *STORE_TESTS, "-k", "not postgres"),
+        (*LEDGER_TESTS, *STORE_TESTS),
+        ("-k", "not postgres"),
     ),
     "postgres": Group(
         ("sightline/storage/postgres/money/ledger.py", "sightline/storage/postgres/money/settlements.py"),
-        (*LEDGER_TESTS, "-k", "postgres"),
+        LEDGER_TESTS,
+        ("-k", "postgres"),
         is_on_postgres=True,
     ),
 }
@@ -269,7 +274,7 @@ def load_equivalents() -> dict[tuple[str, tuple[str, ...]], str]:
 def run_group(name: str, tree: Path, options: argparse.Namespace) -> Iterator[tuple[int, Score, float]]:
     """Run the samples of a group of Python modules. They share the run without a change."""
     group, started = GROUPS[name], time.monotonic()
-    modules, tests = list(find_modules(group, tree)), tuple(options.tests) or group.tests
+    modules, tests = list(find_modules(group, tree)), (*(options.tests or group.tests), *group.choice)
     baseline = measure(tree, tests, [tree / module for module in modules])
     preload(baseline.libraries)
     host = Host(tree, tests, baseline)
