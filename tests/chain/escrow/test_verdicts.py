@@ -85,6 +85,7 @@ class Rows:
     holds: dict[str, HoldOpening] = field(default_factory=dict)
     known: dict[str, Session] = field(default_factory=dict)
     failed: list[tuple[str, SettlementState, str]] = field(default_factory=list)
+    withdrawn: list[tuple[str, str]] = field(default_factory=list)
 
     async def openings(self, session_ids: list[str]) -> dict[str, HoldOpening]:
         return {each: self.holds[each] for each in session_ids if each in self.holds}
@@ -97,6 +98,9 @@ class Rows:
     ) -> None:
         assert retry_at_ms == now_ms, "it is examined again at once"
         self.failed.append((session_id, state, reason))
+
+    async def withdraw(self, permit_id: str, *, reason: str, now_ms: int) -> None:
+        self.withdrawn.append((permit_id, reason))
 
 
 @dataclass
@@ -492,6 +496,16 @@ async def test_a_permit_is_sent_until_its_deadline_has_passed_or_its_nonce_is_us
     bench.node.nonce, bench.node.now_s = nonce, OPENED_S + passed_s
     assert (await verdict(bench.permits, a_permit())).verdict is decided
     assert bench.node.trials[0]["gas"] == hex(150_000)
+
+
+async def test_a_permit_is_given_up_with_the_tokens_last_reason_or_with_what_may_have_happened(bench: Bench) -> None:
+    refused, unsent = a_permit(reason="paused"), a_permit()
+    for permit in (refused, unsent):
+        await bench.permits.drop(permit, now_ms=5)
+    assert bench.rows.withdrawn == [
+        (refused.session_id, "paused"),
+        (unsent.session_id, "the token has used its nonce, or its deadline has passed"),
+    ]
 
 
 @pytest.mark.parametrize(("given", "passed"), [(0, 27), (1, 28), (26, 53), (27, 27), (28, 28)])

@@ -270,6 +270,21 @@ def test_a_withdrawal_from_the_settlement_contract_takes_the_credit() -> None:
 def test_an_event_of_the_contract_that_moves_nothing_has_no_entry(kind: str) -> None:
     event = transfer(SETTLEMENT, BOB, 60, "tx")
     assert entries_of(event | {"address": SETTLEMENT, "topics": [kind, address_topic(BOB)], "data": word(60)}) == ()
+    assert entries_of(event | {"address": SETTLEMENT, "topics": [kind, *[address_topic(BOB)] * 3]}) == ()
+
+
+@pytest.mark.parametrize("others", [2, 4])
+def test_an_event_with_other_topics_than_those_of_a_settlement_is_none(others: int) -> None:
+    transferred, event = settled(SESSION, ALICE, BOB, 60, "tx")
+    topics = [event["topics"][0], *[address_topic(BOB)] * others]
+    assert entries_of(transferred, event | {"topics": topics}) == ()
+
+
+@pytest.mark.parametrize("token", ["0x" + "00" * 20, "0x" + "ff" * 20])
+def test_what_the_contract_gets_of_another_token_is_not_in_the_books(token: str) -> None:
+    event = transfer(ALICE, SETTLEMENT, 60, "tx")
+    assert [entry.kind for entry in entries_of(event)] == [EntryKind.STRAY]
+    assert entries_of(event | {"address": token}) == ()
 
 
 def test_a_transfer_in_the_transaction_of_a_refund_is_the_refund_of_its_session() -> None:

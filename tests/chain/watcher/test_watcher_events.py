@@ -33,6 +33,7 @@ TOKEN, SETTLEMENT, OTHER = "0x" + "aa" * 20, "0x" + "cc" * 20, "0x" + "dd" * 20
 LOW = "0x" + "11" * 20
 ALICE, BOB, CAROL = "0x" + "a1" * 20, "0x" + "b2" * 20, "0x" + "c3" * 20
 SESSION = "0x" + "5e" * 32
+KINDS_OF_OTHERS = ("0x" + "00" * 32, "0x" + "ff" * 32)
 WATCHED = Watched(token=TOKEN, settlement=SETTLEMENT, wallets=frozenset({ALICE, BOB}))
 
 
@@ -41,9 +42,9 @@ def word(number: int) -> bytes:
 
 
 def a_log(kind: str, *addresses: str, data: bytes = b"", at: int = 0, tx: str = "0xt", block: int = 7) -> Log:
-    # Equal to the constant and another object, as from an endpoint.
+    # Equal to the constants and other objects, as from an endpoint.
     topics = (kind.encode().decode(), *(each if len(each) == 66 else address_topic(each) for each in addresses))
-    address = SETTLEMENT if kind in (SETTLED_TOPIC, LIMITS_SET_TOPIC) else TOKEN
+    address = (SETTLEMENT if kind in (SETTLED_TOPIC, LIMITS_SET_TOPIC) else TOKEN).encode().decode()
     return Log(
         address=address, topics=topics, data=data, tx_hash=tx, log_index=at, block_number=block,
         block_hash=f"0xb{block}",
@@ -221,6 +222,8 @@ def test_wallets_are_touched_by_rows_limits_and_settlements() -> None:
     assert touched(a_log(LIMITS_SET_TOPIC, CAROL)) == frozenset()
     for address in (OTHER, LOW):
         assert touched(replace(a_log(LIMITS_SET_TOPIC, ALICE), address=address)) == frozenset()
+    for kind in KINDS_OF_OTHERS:
+        assert touched(replace(a_log(kind, ALICE, BOB, CAROL), address=SETTLEMENT)) == frozenset()
     assert touched(settled(ALICE, BOB, 5, 0)) == {ALICE}
     assert touched(settled(CAROL, BOB, 5, 0)) == frozenset()
     meaning = read_logs([settled(ALICE, BOB, 5, 0, at=1), replace(settled(ALICE, BOB, 5, 0), topics=())], WATCHED)
@@ -235,6 +238,9 @@ def test_parties_are_holders_payers_and_payees_of_the_two_contracts() -> None:
     for log in (moved(ALICE, CAROL, 1), settled(ALICE, BOB, 1, 0), a_log(LIMITS_SET_TOPIC, CAROL)):
         assert parties([replace(log, address=OTHER), replace(log, address=LOW)], WATCHED) == set()
         assert parties([replace(log, topics=())], WATCHED) == set()
+    for kind in KINDS_OF_OTHERS:
+        for contract in (TOKEN, SETTLEMENT):
+            assert parties([replace(a_log(kind, ALICE, BOB, CAROL), address=contract)], WATCHED) == set()
     assert parties([replace(moved(ALICE, BOB, 1), address=SETTLEMENT)], WATCHED) == set()
     assert parties([replace(settled(ALICE, BOB, 1, 0), address=TOKEN)], WATCHED) == set()
 
