@@ -13,7 +13,7 @@ from sightline.chain.contracts.abi import (
     TRANSFER_TOPIC,
     address_topic,
 )
-from sightline.chain.contracts.escrow import OPENED_TOPIC
+from sightline.chain.contracts.escrow import OPENED_TOPIC, RECLAIMED_TOPIC
 from sightline.chain.watcher.events import (
     ZERO_ADDRESS,
     Log,
@@ -121,6 +121,13 @@ def test_a_log_is_decoded_in_lower_case_and_with_numbers() -> None:
         (settled(ALICE, BOB, 1, 0), set()),
         (settled(ALICE, BOB, 0, 1), set()),
         (a_log(LIMITS_SET_TOPIC, ALICE), set()),
+        *[(a_log(kind, ALICE, SETTLEMENT, data=word(5)), set()) for kind in KINDS_OF_OTHERS],
+        *[
+            (replace(a_log(kind, SESSION, ALICE, BOB, data=bytes(160)), address=SETTLEMENT), set())
+            for kind in KINDS_OF_OTHERS
+        ],
+        (replace(settled(ALICE, BOB, 0, 0), topics=settled(ALICE, BOB, 0, 0).topics[:3]), set()),
+        (replace(settled(ALICE, BOB, 0, 0), topics=(*settled(ALICE, BOB, 0, 0).topics, SESSION)), set()),
     ],
 )
 def test_the_rows_of_one_log(log: Log, expected: set[tuple[str, LedgerEventKind]]) -> None:
@@ -157,13 +164,26 @@ def test_the_payees_part_and_the_fee_before_the_event_are_the_settlement() -> No
     "logs",
     [
         [moved(ALICE, BOB, 40, tx="0xt1", block=6), settled(ALICE, BOB, 40, 0, tx="0xt2")],
+        [moved(ALICE, BOB, 40, tx="0xt2", block=6), settled(ALICE, BOB, 40, 0, tx="0xt1")],
+        [moved(LOW, BOB, 40, at=0), settled(ALICE, BOB, 40, 0, at=1)],
+        [moved(ALICE, BOB, 39, at=0), settled(ALICE, BOB, 40, 0, at=1)],
         [moved(ALICE, BOB, 40, at=2), settled(ALICE, BOB, 40, 0, at=1)],
         [moved(CAROL, BOB, 40, at=0), settled(ALICE, BOB, 40, 0, at=1)],
         [moved(ALICE, BOB, 41, at=0), settled(ALICE, BOB, 40, 0, at=1)],
         [moved(ALICE, BOB, 40, at=0), settled(ALICE, BOB, 0, 0, at=1)],
         [moved(ALICE, BOB, 40, at=0), replace(settled(ALICE, BOB, 40, 0, at=1), address=OTHER)],
     ],
-    ids=["another transaction", "after the event", "another payer", "another amount", "free", "another contract"],
+    ids=[
+        "another transaction",
+        "an earlier hash",
+        "a lower payer",
+        "a lower amount",
+        "after the event",
+        "another payer",
+        "another amount",
+        "free",
+        "another contract",
+    ],
 )
 def test_other_transfers_do_not_belong_to_a_settlement(logs: list[Log]) -> None:
     transfers = {row for row in rows(*logs) if row[3]}
@@ -204,6 +224,50 @@ def test_the_transfers_of_an_escrow_belong_to_the_session_whose_hold_they_open_o
         (5, BOB, LedgerEventKind.SETTLEMENT): SESSION, (6, ALICE, LedgerEventKind.TRANSFER_IN): SESSION,
         (8, ALICE, LedgerEventKind.TRANSFER_IN): second,
     }  # fmt: skip
+
+
+ESCROWED = replace(WATCHED, is_escrow=True)
+
+
+def of_escrow(kind: str, **place: Any) -> Log:
+    return replace(a_log(kind, SESSION, ALICE, BOB, data=word(100), **place), address=SETTLEMENT)
+
+
+def sessions_of(*logs: Log) -> list[str | None]:
+    """The session of each transfer."""
+    events = {event.log_index: event.session_id_hash for event in read_logs(logs, ESCROWED).events}
+    return [events[log.log_index] for log in logs if log.topics[0] == TRANSFER_TOPIC]
+
+
+@pytest.mark.parametrize("hashes", [("0xt1", "0xt2"), ("0xt2", "0xt1")])
+def test_what_one_transaction_opens_or_pays_does_not_reach_into_the_next_one(hashes: tuple[str, str]) -> None:
+    first, second = hashes
+    taken = moved(ALICE, SETTLEMENT, 100, at=1, tx=second)
+    assert sessions_of(of_escrow(OPENED_TOPIC, at=0, tx=second), taken) == [SESSION]
+    assert sessions_of(of_escrow(OPENED_TOPIC, at=0, tx=first), taken) == [None]
+    paid = moved(SETTLEMENT, BOB, 40, at=0, tx=second)
+    assert sessions_of(paid, settled(ALICE, BOB, 40, 0, at=1, tx=second)) == [SESSION]
+    earlier = moved(SETTLEMENT, BOB, 40, at=0, tx=first)
+    assert sessions_of(earlier, settled(ALICE, BOB, 40, 0, at=1, tx=second)) == [None]
+
+
+@pytest.mark.parametrize("other", [LOW, OTHER])
+def test_transfers_between_others_belong_to_no_hold(other: str) -> None:
+    opened = of_escrow(OPENED_TOPIC, at=0)
+    between, taken = moved(ALICE, other, 100, at=1), moved(ALICE, SETTLEMENT, 100, at=2)
+    assert sessions_of(opened, between, taken) == [None, SESSION]
+    event = settled(ALICE, BOB, 40, 0, at=3)
+    assert sessions_of(moved(other, BOB, 40, at=1), moved(SETTLEMENT, BOB, 40, at=2), event) == [None, SESSION]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_OTHERS)
+def test_an_event_of_another_kind_opens_and_ends_no_hold(kind: str) -> None:
+    assert sessions_of(of_escrow(kind, at=0), moved(ALICE, SETTLEMENT, 100, at=1)) == [None]
+    assert sessions_of(moved(SETTLEMENT, BOB, 40, at=0), of_escrow(kind, at=1)) == [None]
+
+
+def test_what_a_hold_that_is_reclaimed_returns_belongs_to_its_session() -> None:
+    assert sessions_of(moved(SETTLEMENT, ALICE, 100, at=0), of_escrow(RECLAIMED_TOPIC, at=1)) == [SESSION]
 
 
 def test_logs_are_read_block_by_block_in_their_order() -> None:
