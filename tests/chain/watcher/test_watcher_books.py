@@ -336,6 +336,14 @@ def test_an_event_with_other_topics_than_those_of_a_settlement_is_none(others: i
     assert entries_of(transferred, event | {"topics": topics}) == ()
 
 
+@pytest.mark.parametrize("contract", ["0x" + "00" * 20, TOKEN, "0x" + "ff" * 20])
+def test_the_events_of_another_contract_are_not_in_the_books(contract: str) -> None:
+    for kind in (RECLAIMED_TOPIC, WITHDRAWN_TOPIC, CREDITED_TOPIC):
+        event = of_escrow(kind, ALICE, BOB, numbers=(100,))
+        assert len(entries_of(event)) == 1
+        assert entries_of(event | {"address": contract}) == ()
+
+
 @pytest.mark.parametrize("token", ["0x" + "00" * 20, "0x" + "ff" * 20])
 def test_what_the_contract_gets_of_another_token_is_not_in_the_books(token: str) -> None:
     event = transfer(ALICE, SETTLEMENT, 60, "tx")
