@@ -46,7 +46,7 @@ def a_log(kind: str, *addresses: str, data: bytes = b"", at: int = 0, tx: str = 
     topics = (kind.encode().decode(), *(each if len(each) == 66 else address_topic(each) for each in addresses))
     address = (SETTLEMENT if kind in (SETTLED_TOPIC, LIMITS_SET_TOPIC) else TOKEN).encode().decode()
     return Log(
-        address=address, topics=topics, data=data, tx_hash=tx, log_index=at, block_number=block,
+        address=address, topics=topics, data=data, tx_hash=tx.encode().decode(), log_index=at, block_number=block,
         block_hash=f"0xb{block}",
     )  # fmt: skip
 
