@@ -75,7 +75,7 @@ def make_mutants(source: str) -> Iterator[ContractMutant]:
             yield ContractMutant(number, line, re.sub(r"\S.*", "pass", line))
 
 
-def run_contracts(tree: Path, options: Namespace) -> tuple[int, int, int, list[str]]:
+def run_contracts(tree: Path, options: Namespace, seed: int) -> tuple[int, int, int, list[str]]:
     """Try a sample of the mutants; returns how many there are, were tried and killed, and those that survived.
 
     Raises:
@@ -86,7 +86,7 @@ def run_contracts(tree: Path, options: Namespace) -> tuple[int, int, int, list[s
     if _is_killed(tree):
         sys.exit("Tests of the contract fail without a change.")
     mutants = list(make_mutants(source))
-    order = random.Random(options.seed).sample(mutants, len(mutants))  # noqa: S311  a sample
+    order = random.Random(seed).sample(mutants, len(mutants))  # noqa: S311  a sample
     made, tried, killed, survivors = len(mutants), 0, 0, []
     deadline = time.monotonic() + options.seconds
     for mutant in order:

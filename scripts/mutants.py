@@ -1,12 +1,13 @@
 """Plant bugs in the domain, the chain package, the ledgers and the escrow contract, and list those that no test sees.
 
-Usage: python scripts/mutants.py [--group NAME] [--count 300] [--seconds 3600] [--seed 1] [--only TEXT]
+Usage: python scripts/mutants.py [--group NAME] [--count 300] [--seconds 3600] [--seed 1 ...] [--only TEXT]
+       [--tests PATH ...]
 
 Cosmic Ray makes the mutants. A sample of `--count` mutants is taken at random from all mutants of the group; the seed
-repeats it. Each mutant runs in a forked process (scripts/mutant_run.py) against the tests that execute the changed
-statement, or against all tests of the group if it runs at import, the fastest first. docs/ops/mutants.md says what is
-left out, and holds the results. scripts/equivalent_mutants.toml lists the mutants that change no behaviour, each with
-its reason.
+repeats it, and each further seed takes another one. Each mutant runs in a forked process (scripts/mutant_run.py)
+against the tests that execute the changed statement, or against all tests of the group if it runs at import, the
+fastest first. docs/ops/mutants.md says what is left out, and holds the results. scripts/equivalent_mutants.toml lists
+the mutants that change no behaviour, each with its reason.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -43,15 +44,19 @@ class Group:
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
+    choice: tuple[str, ...] = ()
+    """Options of pytest that leave some of the tests out."""
     is_on_postgres: bool = False
 
 
 CHAIN_TESTS: Final = (
-    "tests/chain/relayer/test_relayer_rounds.py", "tests/chain/relayer/test_relayer_limits.py",
-    "tests/chain/relayer/test_relayer_fees.py", "tests/chain/relayer/test_gas_key.py", "tests/chain/watcher",
-    *(f"tests/chain/escrow/test_{name}.py" for name in ("escrow_relayer", "extensions", "meter", "permits")),
+    "tests/chain/relayer", "tests/chain/watcher",
+    *(
+        f"tests/chain/escrow/test_{name}.py"
+        for name in ("escrow_relayer", "extensions", "meter", "permits", "permit_rules", "verdicts")
+    ),
     "tests/chain/contracts/test_journal_of_escrow.py", "tests/chain/test_several_endpoints.py",
-    "tests/chain/relayer/test_relayer.py", "tests/chain/test_refunds.py", "-m", "not interop",
+    "tests/chain/test_refunds.py",
 )  # fmt: skip
 LEDGER_TESTS: Final = ("tests/contract/ledger",)
 STORE_TESTS: Final = tuple(f"tests/contract/test_{name}.py" for name in ("store_reads", "store_writes", "webhooks"))
@@ -85,15 +90,18 @@ GROUPS: Final[dict[str, Group]] = {
             *(f"sightline/chain/{name}.py" for name in ("fees", "gas_key", "permits", "signing_process")),
         ),
         CHAIN_TESTS,
+        ("-m", "not interop"),
         is_on_postgres=True,
     ),
     "ledgers": Group(
         ("simulation/memory/ledger.py", "simulation/memory/ledger_outbox.py"),
-        (*LEDGER_TESTS, *STORE_TESTS, "-k", "not postgres"),
+        (*LEDGER_TESTS, *STORE_TESTS),
+        ("-k", "not postgres"),
     ),
     "postgres": Group(
         ("sightline/storage/postgres/money/ledger.py", "sightline/storage/postgres/money/settlements.py"),
-        (*LEDGER_TESTS, "-k", "postgres"),
+        LEDGER_TESTS,
+        ("-k", "postgres"),
         is_on_postgres=True,
     ),
 }
@@ -263,17 +271,39 @@ def load_equivalents() -> dict[tuple[str, tuple[str, ...]], str]:
     return {(each["module"], tuple(each["diff"])): each["reason"] for each in entries}
 
 
-def run_group(name: str, tree: Path, options: argparse.Namespace) -> Score:
-    """Run a sample of one group's mutants."""
-    group, equivalents = GROUPS[name], load_equivalents()
-    modules = list(find_modules(group, tree))
-    baseline = measure(tree, group.tests, [tree / module for module in modules])
+def run_group(name: str, tree: Path, options: argparse.Namespace) -> Iterator[tuple[int, Score, float]]:
+    """Run the samples of a group of Python modules. They share the run without a change."""
+    group, started = GROUPS[name], time.monotonic()
+    modules, tests = list(find_modules(group, tree)), (*(options.tests or group.tests), *group.choice)
+    baseline = measure(tree, tests, [tree / module for module in modules])
     preload(baseline.libraries)
-    host = Host(tree, group.tests, baseline)
+    host = Host(tree, tests, baseline)
     require_survival(modules[0], tree, baseline, host)
     mutants = [mutant for module in modules for mutant in make_mutants(module, tree)]
-    order = random.Random(options.seed).sample(mutants, len(mutants))  # noqa: S311  a sample
-    score, deadline = Score(made=len(mutants)), time.monotonic() + options.seconds
+    for seed in options.seed:
+        order = random.Random(seed).sample(mutants, len(mutants))  # noqa: S311  a sample
+        score = run_sample(order, tree, baseline, host, options)
+        yield seed, score, time.monotonic() - started
+        started = time.monotonic()
+    host.close()
+
+
+def run_samples(name: str, tree: Path, options: argparse.Namespace) -> Iterator[tuple[int, Score, float]]:
+    """Run a sample of one group's mutants for each seed; yields the seed, the score and the seconds that it took."""
+    if name in GROUPS:
+        with serve_postgres(tree) if GROUPS[name].is_on_postgres else nullcontext():
+            yield from run_group(name, tree, options)
+        return
+    for seed in options.seed:
+        started = time.monotonic()
+        made, tried, killed, survivors = run_contracts(tree, options, seed)
+        yield seed, Score(made, tried, killed, survivors=survivors), time.monotonic() - started
+
+
+def run_sample(order: list[Mutant], tree: Path, baseline: Baseline, host: Host, options: argparse.Namespace) -> Score:
+    """Run mutants in this order until the sample is complete or its time is over."""
+    equivalents = load_equivalents()
+    score, deadline = Score(made=len(order)), time.monotonic() + options.seconds
     for mutant in order:
         if score.tried >= options.count or time.monotonic() >= deadline:
             break
@@ -287,17 +317,16 @@ def run_group(name: str, tree: Path, options: argparse.Namespace) -> Score:
         if (mutant.module, tuple(diff)) in equivalents:
             score.equivalent += 1
             continue
-        tests = select(mutant, tree, baseline)
-        is_killed = None if mutant.lines is None or not tests else host.is_killed(mutated, tests)
+        chosen = select(mutant, tree, baseline)
+        is_killed = None if mutant.lines is None or not chosen else host.is_killed(mutated, chosen)
         if is_killed is None:
-            is_killed = bool(tests) and run_imported(tree, mutated, tests, baseline)
+            is_killed = bool(chosen) and run_imported(tree, mutated, chosen, baseline)
         score.killed += is_killed
         if not is_killed:
             text = "\n".join(f"    {line}" for line in diff)
             score.survivors.append(f"{mutant.name}\n{text}\n")
             sys.stdout.write(f"{score.tried}. {score.survivors[-1]}")
             sys.stdout.flush()
-    host.close()
     return score
 
 
@@ -361,8 +390,9 @@ def main() -> int:
     parser.add_argument("--group", choices=sorted([*GROUPS, CONTRACTS]), help="one group; default: all of them")
     parser.add_argument("--count", type=int, default=300, help="mutants to try in each group")
     parser.add_argument("--seconds", type=float, default=3600, help="time for each group")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, nargs="+", default=[1], help="a sample for each seed")
     parser.add_argument("--only", default="", help="only mutants whose `path:line operator` contains this text")
+    parser.add_argument("--tests", nargs="+", default=(), help="these tests instead of the group's")
     options = parser.parse_args()
     rows, is_clean = [HEAD, f"|{'---|' * HEAD.count(' | ')}---|\n"], True
     with tempfile.TemporaryDirectory(prefix="sightline-mutants-") as directory:
@@ -370,17 +400,11 @@ def main() -> int:
         copy_tree(tree)
         for name in [options.group] if options.group else [*GROUPS, CONTRACTS]:
             sys.stdout.write(f"\n{name}\n")
-            started = time.monotonic()
-            if name == CONTRACTS:
-                made, tried, killed, survivors = run_contracts(tree, options)
-                score = Score(made, tried, killed, survivors=survivors)
-            elif GROUPS[name].is_on_postgres:
-                with serve_postgres(tree):
-                    score = run_group(name, tree, options)
-            else:
-                score = run_group(name, tree, options)
-            rows.append(score.row(name, options.seed, time.monotonic() - started))
-            is_clean &= not score.survivors
+            for seed, score, seconds in run_samples(name, tree, options):
+                rows.append(score.row(name, seed, seconds))
+                sys.stdout.write(rows[-1])
+                sys.stdout.flush()
+                is_clean &= not score.survivors
     sys.stdout.write("\n" + "".join(rows))
     return 0 if is_clean else 1
 

@@ -91,6 +91,7 @@ class MemoryOutbox(ABC):
 
     async def due(self, lane: SettlementLane, *, now_ms: int, limit: int) -> list[SettlementRecord]:
         """Return settlements of a lane whose retry time has passed, longest due first."""
+        assert limit >= 0, "Postgres refuses a negative limit"
         rows = (row for row in self._waiting(lane) if row.retry_at_ms <= now_ms)
         return heapq.nsmallest(limit, rows, key=lambda row: (row.retry_at_ms, row.composed_at_ms, row.session_id))
 

@@ -105,12 +105,9 @@ class Relayer:
             if escrow is None
             else (
                 # An allowance pays for holds of the same round.
+                self._escrow_queue(PermitWork(rpc, escrow.permits, identity, start_block=options.start_block)),
                 self._escrow_queue(
-                    PermitWork(rpc, escrow.permits, identity, start_block=options.start_block), batch_max=1
-                ),
-                self._escrow_queue(
-                    OpeningWork(rpc, escrow.openings, identity, escrow.meter, start_block=options.start_block),
-                    batch_max=1,
+                    OpeningWork(rpc, escrow.openings, identity, escrow.meter, start_block=options.start_block)
                 ),
                 self._escrow_queue(
                     ExtensionWork(
@@ -120,8 +117,7 @@ class Relayer:
                         identity,
                         escrow.meter,
                         start_block=options.start_block,
-                    ),
-                    batch_max=1,
+                    )
                 ),
                 self._escrow_queue(
                     CaptureWork(rpc, outbox, escrow.openings, identity, escrow.meter, options),
@@ -142,7 +138,7 @@ class Relayer:
         )
         return _Queue(work, confirmation, signing)
 
-    def _escrow_queue(self, work: OutboxWork[RecordT], *, batch_max: int, window_ms: int = 0) -> _Queue[RecordT]:
+    def _escrow_queue(self, work: OutboxWork[RecordT], *, batch_max: int = 1, window_ms: int = 0) -> _Queue[RecordT]:
         sender, confirmation = self._sending(work)
         signing = EscrowSigning(
             work, sender, confirmation, self.address, self._options, clock=self._clock, batch_max=batch_max,

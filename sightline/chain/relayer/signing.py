@@ -201,7 +201,7 @@ class EscrowSigning(Signing[RecordT]):
 
     def __init__(
         self, work: OutboxWork[RecordT], sender: Sender[RecordT], confirmation: Confirmation[RecordT], relayer: str,
-        options: RelayerOptions, *, clock: Clock, batch_max: int, window_ms: int = 0,
+        options: RelayerOptions, *, clock: Clock, batch_max: int, window_ms: int,
     ) -> None:  # fmt: skip
         """Args: window_ms: how long the first row of a batch waits for others, unless the batch is full."""
         super().__init__(work, sender, confirmation, relayer, options, clock=clock)

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import rlp
+import trio
 from eth_abi.abi import decode, encode
 
 from sightline.chain.contracts.abi import (
@@ -124,6 +125,8 @@ class SettlingNode:
         self.foreign_nonces = 0
         """Transactions of the relayer's key in blocks that no program of ours has signed."""
         self.is_down = False
+        self.delay_s = 0.0
+        """Time until each answer."""
         self.exchanges = 0
         """HTTP requests, of one or several calls each."""
         self.examined = 0
@@ -214,7 +217,8 @@ class SettlingNode:
             raise self.estimate
         return hex(self.estimate)
 
-    def _eth_getBlockByNumber(self, tag: str, _: bool) -> dict[str, Any] | None:  # noqa: N802
+    def _eth_getBlockByNumber(self, tag: str, is_full: bool) -> dict[str, Any] | None:  # noqa: N802
+        assert not is_full, "the transactions of a block are not needed, and may be some MB"
         number = self.blocks[-1].number if tag == "latest" else int(tag, 16)
         return self.blocks[number].view(self.base_fee) if number < len(self.blocks) else None
 
@@ -282,17 +286,20 @@ def missing(method: str) -> RefusedCallError:
 
 
 @asynccontextmanager
-async def open_node(node: SettlingNode) -> AsyncIterator[JsonRpc]:
-    """Open a client whose requests this node answers in the test process."""
+async def open_node(*nodes: SettlingNode) -> AsyncIterator[JsonRpc]:
+    """Open a client whose requests these nodes answer in the test process; of several, each is an endpoint."""
+    by_host = {f"node{number}": node for number, node in enumerate(nodes)}
 
     async def handle(request: httpx.Request) -> httpx.Response:
         assert isinstance(request.stream, httpx.AsyncByteStream)
         body = json.loads(b"".join([chunk async for chunk in request.stream]))
+        node = by_host[request.url.host]
         node.exchanges += 1
+        await trio.sleep(node.delay_s)
         if node.is_down:
             return httpx.Response(503)
         answer = [node.answer(item) for item in body] if isinstance(body, list) else node.answer(body)
         return httpx.Response(200, json=answer)
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as http:
-        yield JsonRpc(http, "http://node", RpcOptions(tries=1), SystemIds())
+        yield JsonRpc(http, ",".join(f"http://{name}" for name in by_host), RpcOptions(tries=1), SystemIds())

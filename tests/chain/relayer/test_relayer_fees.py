@@ -78,7 +78,9 @@ async def test_a_replacement_may_reach_the_cap_when_twice_the_base_fee_is_above_
     [
         (60_000, 300_000),  # the known bound
         (400_000, 500_000),  # a quarter above the estimate
+        (12_799_999, GAS_MAX - 2),
         (15_000_000, GAS_MAX),
+        (16_000_000, GAS_MAX),
         (None, 300_000),  # the node lacks the method
     ],
 )

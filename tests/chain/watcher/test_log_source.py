@@ -93,6 +93,21 @@ async def test_an_endpoint_that_refuses_single_blocks_is_not_asked_for_ever(node
     assert spans(node) == [(0, 0), (0, 1), (0, 3)]
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "span_max", "taken", "through"),
+    [(10, 100, 10, 99, 19), (11, 100, 10, 99, 20), (10, 19, 10, 99, 19), (10, 15, 10, 99, 15), (10, 100, 10, 3, 11)],
+)
+async def test_the_logs_of_the_contract_are_read_for_as_many_blocks_as_the_endpoint_takes(
+    node: ScriptedNode, rpc: JsonRpc, first: int, last: int, span_max: int, taken: int, through: int
+) -> None:
+    for number in range(1, 101):
+        node.mine(transfer(ALICE, SETTLEMENT, 1, f"t{number}"))
+    node.span_max = taken
+    read_through, logs = await source(rpc, span_max=span_max).contract_logs(watched(), first, last)
+    assert (read_through, spans(node)[0]) == (through, (first, through))
+    assert sorted(log.block_number for log in logs) == list(range(first, through + 1))
+
+
 async def test_many_wallets_are_asked_for_in_groups(node: ScriptedNode, rpc: JsonRpc) -> None:
     mined(node, 129)
     wallets = [ALICE, BOB, *(f"0x{number:040x}" for number in range(1, WALLETS_PER_QUERY))]

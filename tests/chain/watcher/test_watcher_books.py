@@ -6,15 +6,23 @@ from typing import Any
 
 import pytest
 
-from sightline.chain.contracts.abi import LIMITS_SET_TOPIC, address_topic
-from sightline.chain.contracts.escrow import CREDITED_TOPIC, WITHDRAWN_TOPIC
+from sightline.chain.contracts.abi import LIMITS_SET_TOPIC, SETTLED_TOPIC, address_topic
+from sightline.chain.contracts.escrow import (
+    CREDITED_TOPIC,
+    EVIDENCE_TOPIC,
+    EXTENDED_TOPIC,
+    OPENED_TOPIC,
+    RECLAIMED_TOPIC,
+    STRAY_RETURNED_TOPIC,
+    WITHDRAWN_TOPIC,
+)
 from sightline.chain.reconcile.facts import fee_facts
 from sightline.chain.rpc.client import JsonRpc
 from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.watcher.books import entries_in
 from sightline.chain.watcher.events import Watched, log_of
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
-from sightline.domain.books.journal import EntryKind, JournalEntry
+from sightline.domain.books.journal import EntryKind, JournalEntry, held_by
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.ledger import BlockApplication, FundsPolicy, OwnTransaction
 from sightline.system.keccak import session_id_hash
@@ -241,10 +249,51 @@ async def test_old_transactions_of_ours_move_the_journal_no_further_than_it_was(
 # What a log means, where no other test has it.
 
 
-def entries_of(*logs: dict[str, Any], own: dict[str, OwnTransaction] | None = None) -> tuple[JournalEntry, ...]:
+def entries_of(
+    *logs: dict[str, Any], own: dict[str, OwnTransaction] | None = None, watched: Watched = WATCHED
+) -> tuple[JournalEntry, ...]:
     node = ScriptedNode()
     block = node.mine(*logs)
-    return entries_in([log_of(each) for each in block.logs], WATCHED, {1: 1_000}, own or {}, {})
+    return entries_in([log_of(each) for each in block.logs], watched, {1: 1_000}, own or {}, {})
+
+
+def of_escrow(kind: str, *addresses: str, numbers: tuple[int, ...]) -> dict[str, Any]:
+    """An event of SessionEscrow about one session."""
+    topics = [kind, session_id_hash(SESSION), *map(address_topic, addresses)]
+    data = "0x" + "".join(word(number)[2:] for number in numbers)
+    return transfer(ALICE, SETTLEMENT, 0, "tx") | {"address": SETTLEMENT, "topics": topics, "data": data}
+
+
+def lines_of(*logs: dict[str, Any]) -> list[tuple[EntryKind, list[tuple[str, int]]]]:
+    entries = entries_of(*logs, watched=replace(WATCHED, is_escrow=True))
+    return [(entry.kind, [(line.account, line.amount) for line in entry.lines]) for entry in entries]
+
+
+@pytest.mark.parametrize(("topic", "kind"), [(OPENED_TOPIC, EntryKind.OPENED), (EXTENDED_TOPIC, EntryKind.EXTENDED)])
+def test_a_hold_is_what_the_contract_takes_by_the_transfer_of_the_same_amount(topic: str, kind: EntryKind) -> None:
+    event, held = of_escrow(topic, ALICE, BOB, numbers=(100, 1, 2, 3)), held_by(ALICE)
+    taken, stray = [("escrow", 100), (held, -100)], EntryKind.STRAY
+    assert lines_of(event, transfer(ALICE, SETTLEMENT, 100, "tx")) == [(kind, taken)]
+    for amount in (99, 101):
+        moved = [("escrow", amount), ("stray", -amount)]
+        assert lines_of(event, transfer(ALICE, SETTLEMENT, amount, "tx")) == [(stray, moved)]
+    twice = lines_of(event, *[transfer(ALICE, SETTLEMENT, 100, "tx")] * 2)
+    assert twice == [(kind, taken), (stray, [("escrow", 100), ("stray", -100)])]
+    assert lines_of(event, transfer(ALICE, BOB, 100, "tx")) == []
+    assert lines_of(transfer(ALICE, SETTLEMENT, 0, "tx")) == []
+
+
+def test_each_event_of_the_escrow_that_moves_money_has_its_own_entry() -> None:
+    paid = of_escrow(SETTLED_TOPIC, ALICE, BOB, numbers=(40, 5, 1, 45, 1_000))
+    evidence = of_escrow(EVIDENCE_TOPIC, numbers=(7, 55))
+    (settlement, _), returned = lines_of(paid, evidence)
+    assert settlement is EntryKind.SETTLED
+    assert returned == (EntryKind.RETURNED, [(held_by(ALICE), 55), ("escrow", -55)])
+    reclaimed = lines_of(of_escrow(RECLAIMED_TOPIC, ALICE, numbers=(100,)))
+    assert reclaimed == [(EntryKind.RECLAIMED, [(held_by(ALICE), 100), ("escrow", -100)])]
+    back = of_escrow(STRAY_RETURNED_TOPIC, numbers=(3,))
+    assert lines_of(back) == [(EntryKind.STRAY_RETURNED, [("stray", 3), ("escrow", -3)])]
+    assert lines_of(credited(BOB, 60)) == [(EntryKind.CREDITED, [("escrow", 60), (f"credit:{BOB}", -60)])]
 
 
 def credited(receiver: str, amount: int) -> dict[str, Any]:
@@ -259,6 +308,13 @@ def test_a_part_that_the_settlement_contract_keeps_for_its_receiver_is_a_credit_
     assert (kept.kind, done.kind) == (EntryKind.CREDITED, EntryKind.SETTLED)
 
 
+@pytest.mark.parametrize("amount", [59, 61])
+def test_a_transfer_of_another_amount_than_the_credit_is_stray(amount: int) -> None:
+    stray, made = entries_of(transfer(ALICE, SETTLEMENT, amount, "tx"), credited(BOB, 60))
+    assert (made.kind, stray.kind) == (EntryKind.CREDITED, EntryKind.STRAY)
+    assert [line.amount for line in stray.lines] == [amount, -amount]
+
+
 def test_a_withdrawal_from_the_settlement_contract_takes_the_credit() -> None:
     event = transfer(SETTLEMENT, BOB, 60, "tx")
     topics = [WITHDRAWN_TOPIC, address_topic(BOB)]
@@ -270,6 +326,29 @@ def test_a_withdrawal_from_the_settlement_contract_takes_the_credit() -> None:
 def test_an_event_of_the_contract_that_moves_nothing_has_no_entry(kind: str) -> None:
     event = transfer(SETTLEMENT, BOB, 60, "tx")
     assert entries_of(event | {"address": SETTLEMENT, "topics": [kind, address_topic(BOB)], "data": word(60)}) == ()
+    assert entries_of(event | {"address": SETTLEMENT, "topics": [kind, *[address_topic(BOB)] * 3]}) == ()
+
+
+@pytest.mark.parametrize("others", [2, 4])
+def test_an_event_with_other_topics_than_those_of_a_settlement_is_none(others: int) -> None:
+    transferred, event = settled(SESSION, ALICE, BOB, 60, "tx")
+    topics = [event["topics"][0], *[address_topic(BOB)] * others]
+    assert entries_of(transferred, event | {"topics": topics}) == ()
+
+
+@pytest.mark.parametrize("contract", ["0x" + "00" * 20, TOKEN, "0x" + "ff" * 20])
+def test_the_events_of_another_contract_are_not_in_the_books(contract: str) -> None:
+    for kind in (RECLAIMED_TOPIC, WITHDRAWN_TOPIC, CREDITED_TOPIC):
+        event = of_escrow(kind, ALICE, BOB, numbers=(100,))
+        assert len(entries_of(event)) == 1
+        assert entries_of(event | {"address": contract}) == ()
+
+
+@pytest.mark.parametrize("token", ["0x" + "00" * 20, "0x" + "ff" * 20])
+def test_what_the_contract_gets_of_another_token_is_not_in_the_books(token: str) -> None:
+    event = transfer(ALICE, SETTLEMENT, 60, "tx")
+    assert [entry.kind for entry in entries_of(event)] == [EntryKind.STRAY]
+    assert entries_of(event | {"address": token}) == ()
 
 
 def test_a_transfer_in_the_transaction_of_a_refund_is_the_refund_of_its_session() -> None:

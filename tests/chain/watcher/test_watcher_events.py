@@ -13,7 +13,7 @@ from sightline.chain.contracts.abi import (
     TRANSFER_TOPIC,
     address_topic,
 )
-from sightline.chain.contracts.escrow import OPENED_TOPIC
+from sightline.chain.contracts.escrow import OPENED_TOPIC, RECLAIMED_TOPIC
 from sightline.chain.watcher.events import (
     ZERO_ADDRESS,
     Log,
@@ -33,6 +33,7 @@ TOKEN, SETTLEMENT, OTHER = "0x" + "aa" * 20, "0x" + "cc" * 20, "0x" + "dd" * 20
 LOW = "0x" + "11" * 20
 ALICE, BOB, CAROL = "0x" + "a1" * 20, "0x" + "b2" * 20, "0x" + "c3" * 20
 SESSION = "0x" + "5e" * 32
+KINDS_OF_OTHERS = ("0x" + "00" * 32, "0x" + "ff" * 32)
 WATCHED = Watched(token=TOKEN, settlement=SETTLEMENT, wallets=frozenset({ALICE, BOB}))
 
 
@@ -41,11 +42,11 @@ def word(number: int) -> bytes:
 
 
 def a_log(kind: str, *addresses: str, data: bytes = b"", at: int = 0, tx: str = "0xt", block: int = 7) -> Log:
-    # Equal to the constant and another object, as from an endpoint.
+    # Equal to the constants and other objects, as from an endpoint.
     topics = (kind.encode().decode(), *(each if len(each) == 66 else address_topic(each) for each in addresses))
-    address = SETTLEMENT if kind in (SETTLED_TOPIC, LIMITS_SET_TOPIC) else TOKEN
+    address = (SETTLEMENT if kind in (SETTLED_TOPIC, LIMITS_SET_TOPIC) else TOKEN).encode().decode()
     return Log(
-        address=address, topics=topics, data=data, tx_hash=tx, log_index=at, block_number=block,
+        address=address, topics=topics, data=data, tx_hash=tx.encode().decode(), log_index=at, block_number=block,
         block_hash=f"0xb{block}",
     )  # fmt: skip
 
@@ -120,6 +121,13 @@ def test_a_log_is_decoded_in_lower_case_and_with_numbers() -> None:
         (settled(ALICE, BOB, 1, 0), set()),
         (settled(ALICE, BOB, 0, 1), set()),
         (a_log(LIMITS_SET_TOPIC, ALICE), set()),
+        *[(a_log(kind, ALICE, SETTLEMENT, data=word(5)), set()) for kind in KINDS_OF_OTHERS],
+        *[
+            (replace(a_log(kind, SESSION, ALICE, BOB, data=bytes(160)), address=SETTLEMENT), set())
+            for kind in KINDS_OF_OTHERS
+        ],
+        (replace(settled(ALICE, BOB, 0, 0), topics=settled(ALICE, BOB, 0, 0).topics[:3]), set()),
+        (replace(settled(ALICE, BOB, 0, 0), topics=(*settled(ALICE, BOB, 0, 0).topics, SESSION)), set()),
     ],
 )
 def test_the_rows_of_one_log(log: Log, expected: set[tuple[str, LedgerEventKind]]) -> None:
@@ -156,13 +164,26 @@ def test_the_payees_part_and_the_fee_before_the_event_are_the_settlement() -> No
     "logs",
     [
         [moved(ALICE, BOB, 40, tx="0xt1", block=6), settled(ALICE, BOB, 40, 0, tx="0xt2")],
+        [moved(ALICE, BOB, 40, tx="0xt2", block=6), settled(ALICE, BOB, 40, 0, tx="0xt1")],
+        [moved(LOW, BOB, 40, at=0), settled(ALICE, BOB, 40, 0, at=1)],
+        [moved(ALICE, BOB, 39, at=0), settled(ALICE, BOB, 40, 0, at=1)],
         [moved(ALICE, BOB, 40, at=2), settled(ALICE, BOB, 40, 0, at=1)],
         [moved(CAROL, BOB, 40, at=0), settled(ALICE, BOB, 40, 0, at=1)],
         [moved(ALICE, BOB, 41, at=0), settled(ALICE, BOB, 40, 0, at=1)],
         [moved(ALICE, BOB, 40, at=0), settled(ALICE, BOB, 0, 0, at=1)],
         [moved(ALICE, BOB, 40, at=0), replace(settled(ALICE, BOB, 40, 0, at=1), address=OTHER)],
     ],
-    ids=["another transaction", "after the event", "another payer", "another amount", "free", "another contract"],
+    ids=[
+        "another transaction",
+        "an earlier hash",
+        "a lower payer",
+        "a lower amount",
+        "after the event",
+        "another payer",
+        "another amount",
+        "free",
+        "another contract",
+    ],
 )
 def test_other_transfers_do_not_belong_to_a_settlement(logs: list[Log]) -> None:
     transfers = {row for row in rows(*logs) if row[3]}
@@ -205,6 +226,50 @@ def test_the_transfers_of_an_escrow_belong_to_the_session_whose_hold_they_open_o
     }  # fmt: skip
 
 
+ESCROWED = replace(WATCHED, is_escrow=True)
+
+
+def of_escrow(kind: str, **place: Any) -> Log:
+    return replace(a_log(kind, SESSION, ALICE, BOB, data=word(100), **place), address=SETTLEMENT)
+
+
+def sessions_of(*logs: Log) -> list[str | None]:
+    """The session of each transfer."""
+    events = {event.log_index: event.session_id_hash for event in read_logs(logs, ESCROWED).events}
+    return [events[log.log_index] for log in logs if log.topics[0] == TRANSFER_TOPIC]
+
+
+@pytest.mark.parametrize("hashes", [("0xt1", "0xt2"), ("0xt2", "0xt1")])
+def test_what_one_transaction_opens_or_pays_does_not_reach_into_the_next_one(hashes: tuple[str, str]) -> None:
+    first, second = hashes
+    taken = moved(ALICE, SETTLEMENT, 100, at=1, tx=second)
+    assert sessions_of(of_escrow(OPENED_TOPIC, at=0, tx=second), taken) == [SESSION]
+    assert sessions_of(of_escrow(OPENED_TOPIC, at=0, tx=first), taken) == [None]
+    paid = moved(SETTLEMENT, BOB, 40, at=0, tx=second)
+    assert sessions_of(paid, settled(ALICE, BOB, 40, 0, at=1, tx=second)) == [SESSION]
+    earlier = moved(SETTLEMENT, BOB, 40, at=0, tx=first)
+    assert sessions_of(earlier, settled(ALICE, BOB, 40, 0, at=1, tx=second)) == [None]
+
+
+@pytest.mark.parametrize("other", [LOW, OTHER])
+def test_transfers_between_others_belong_to_no_hold(other: str) -> None:
+    opened = of_escrow(OPENED_TOPIC, at=0)
+    between, taken = moved(ALICE, other, 100, at=1), moved(ALICE, SETTLEMENT, 100, at=2)
+    assert sessions_of(opened, between, taken) == [None, SESSION]
+    event = settled(ALICE, BOB, 40, 0, at=3)
+    assert sessions_of(moved(other, BOB, 40, at=1), moved(SETTLEMENT, BOB, 40, at=2), event) == [None, SESSION]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_OTHERS)
+def test_an_event_of_another_kind_opens_and_ends_no_hold(kind: str) -> None:
+    assert sessions_of(of_escrow(kind, at=0), moved(ALICE, SETTLEMENT, 100, at=1)) == [None]
+    assert sessions_of(moved(SETTLEMENT, BOB, 40, at=0), of_escrow(kind, at=1)) == [None]
+
+
+def test_what_a_hold_that_is_reclaimed_returns_belongs_to_its_session() -> None:
+    assert sessions_of(moved(SETTLEMENT, ALICE, 100, at=0), of_escrow(RECLAIMED_TOPIC, at=1)) == [SESSION]
+
+
 def test_logs_are_read_block_by_block_in_their_order() -> None:
     logs = [
         moved(CAROL, ALICE, number, at=at, block=block) for number, (block, at) in enumerate([(8, 0), (7, 1), (7, 0)])
@@ -221,6 +286,8 @@ def test_wallets_are_touched_by_rows_limits_and_settlements() -> None:
     assert touched(a_log(LIMITS_SET_TOPIC, CAROL)) == frozenset()
     for address in (OTHER, LOW):
         assert touched(replace(a_log(LIMITS_SET_TOPIC, ALICE), address=address)) == frozenset()
+    for kind in KINDS_OF_OTHERS:
+        assert touched(replace(a_log(kind, ALICE, BOB, CAROL), address=SETTLEMENT)) == frozenset()
     assert touched(settled(ALICE, BOB, 5, 0)) == {ALICE}
     assert touched(settled(CAROL, BOB, 5, 0)) == frozenset()
     meaning = read_logs([settled(ALICE, BOB, 5, 0, at=1), replace(settled(ALICE, BOB, 5, 0), topics=())], WATCHED)
@@ -235,6 +302,9 @@ def test_parties_are_holders_payers_and_payees_of_the_two_contracts() -> None:
     for log in (moved(ALICE, CAROL, 1), settled(ALICE, BOB, 1, 0), a_log(LIMITS_SET_TOPIC, CAROL)):
         assert parties([replace(log, address=OTHER), replace(log, address=LOW)], WATCHED) == set()
         assert parties([replace(log, topics=())], WATCHED) == set()
+    for kind in KINDS_OF_OTHERS:
+        for contract in (TOKEN, SETTLEMENT):
+            assert parties([replace(a_log(kind, ALICE, BOB, CAROL), address=contract)], WATCHED) == set()
     assert parties([replace(moved(ALICE, BOB, 1), address=SETTLEMENT)], WATCHED) == set()
     assert parties([replace(settled(ALICE, BOB, 1, 0), address=TOKEN)], WATCHED) == set()
 

@@ -25,7 +25,7 @@ async def kinds(post: Post) -> list[str]:
     return [stored.entry.kind.value for stored in await post.ledger.journal.entries(limit=99)]
 
 
-@pytest.mark.parametrize("depth", [300, 700])
+@pytest.mark.parametrize("depth", [150, 300, 700])
 async def test_a_reorganisation_far_below_the_depth_is_seen_up_to_the_final_block(
     post: Post, autojump_clock: Any, depth: int
 ) -> None:
