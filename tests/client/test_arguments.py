@@ -27,6 +27,7 @@ from sightline_client import (
     RetryPolicy,
     Sightline,
     SightlineError,
+    ViewNotEnteredError,
 )
 from sightline_client.commands import application
 from sightline_client.wallet import LocalWallet
@@ -165,6 +166,19 @@ def test_watch_refuses_an_fps_of_0_before_the_session_is_bought(tmp_path: Path) 
     done = CliRunner().invoke(application(), line, env=env)
     assert (done.exit_code, done.stdout) == (1, "")
     assert "fps=0.0 is not above 0" in done.stderr
+
+
+@pytest.mark.parametrize("count", ["0", "-3"])
+def test_watch_refuses_a_count_that_would_film_to_the_end(count: str) -> None:
+    env = {"SIGHTLINE_URL": "http://127.0.0.1:9", "SIGHTLINE_API_KEY": KEY}
+    done = CliRunner().invoke(application(), ["watch", "1", "2", "--count", count], env=env)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--count" in done.stderr
+
+
+def test_a_view_that_was_not_entered_says_so() -> None:
+    with pytest.raises(ViewNotEnteredError, match=r"`with sl\.view"):
+        _ = Sightline("http://127.0.0.1:9", retry=NO_RETRY).view(1, 2).session
 
 
 @pytest.mark.parametrize(

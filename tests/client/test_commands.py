@@ -64,6 +64,48 @@ def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any
     assert json.loads(said)["code"] == "NoOperatorError", "under --json stderr has JSON alone"
 
 
+def test_a_request_that_finds_no_operator_is_cancelled(dev: dict[str, Any]) -> None:
+    """No operator may accept it later and film at the cost of a consumer who was told that it failed."""
+    said = json.loads(sightline(dev, "request", "-33.86", "151.2", "--json", code=1))
+    assert said["code"] == "UNAVAILABLE"
+    with Sightline(dev["url"], dev["consumerKey"]) as sl:
+        newest = next(iter(sl.sessions.list(limit=1)))
+    assert (newest.requested_lat, newest.state) == (-33.86, "CANCELLED")
+
+
+def test_watch_fails_if_no_frame_came(dev: dict[str, Any], tmp_path: Path) -> None:
+    """The workspace is ONLINE, and its device sends no video."""
+    place = {"lat": -10.0, "lng": 20.0}
+    made = json.loads(sightline(dev, "signup", "--role", "SUPPLIER", "--json", SIGHTLINE_WALLET_KEY=""))
+    watch = [*COMMAND, "watch", "--seconds", "10", "--out", str(tmp_path), "--json", "--", "-10", "20"]
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    with Sightline(dev["url"], made["apiKey"]) as sl:
+        coverage = {"coverageLat": place["lat"], "coverageLng": place["lng"], "coverageRadiusMeters": 100}
+        path = f"/workspaces/{made['workspaceId']}"
+        sl.call("PATCH", path, {"availabilityState": "ONLINE"} | coverage)
+        with subprocess.Popen(watch, env=os.environ | known, stdout=subprocess.PIPE, text=True) as process:
+            while not (found := sl.sessions.page(view="operator", state=["ASSIGNED"]).items):
+                assert process.poll() is None
+            sl.sessions.start(found[0].id)
+            printed, _ = process.communicate(timeout=90)
+        sl.call("PATCH", path, {"availabilityState": "OFFLINE"})
+    assert process.returncode == 1
+    assert json.loads(printed)["frames"] == 0
+
+
+@pytest.mark.parametrize("content", [None, b"no video"], ids=["missing", "no video"])
+def test_a_device_whose_file_cannot_be_published_takes_no_session(
+    dev: dict[str, Any], tmp_path: Path, content: bytes | None
+) -> None:
+    source = tmp_path / "clip.mp4"
+    if content is not None:
+        source.write_bytes(content)
+    key = {"SIGHTLINE_API_KEY": dev["operatorKey"]} if "operatorKey" in dev else {}
+    said = sightline(dev, "device", "--lat", "1", "--lng", "2", "--source", str(source), code=1, **key)
+    assert said.splitlines()[-1].startswith(f"cannot read {source}")
+    assert said.endswith("Check --source.\n")
+
+
 @pytest.mark.parametrize("command", ["watch", "request"])
 def test_coordinates_of_the_south_and_the_west_are_no_options(dev: dict[str, Any], command: str) -> None:
     price = sightline(dev, command, "-33.86", "-151.2", "--max-charge", "0.000001", "--json", code=1)

@@ -26,6 +26,7 @@ SightlineError
 ├── NoOperatorError                 no operator was available in time; the session was cancelled
 ├── SessionOverError                the session ended before it became LIVE
 ├── EndNotConfirmedError            leaving a view could not confirm that its session ended
+├── ViewNotEnteredError             the view has no session yet. It is a RuntimeError too
 ├── ReceiptError                    a receipt is not available yet, or a value of it is wrong
 ├── WebhookError                    a webhook is not from Sightline, was changed, or is too old
 ├── ChainError                      the JSON-RPC endpoint refused a call, or a transaction failed
@@ -272,18 +273,25 @@ class EndNotConfirmedError(SightlineError):
 
     Attributes:
         session_id: The session; None if the answer of its creation was lost too.
-        idempotency_key: Key of the creation.
+        idempotency_key: Key of the creation, if the client has it.
     """
 
-    def __init__(self, session_id: str | None, idempotency_key: str) -> None:
+    def __init__(self, session_id: str | None, idempotency_key: str | None) -> None:
         self.session_id = session_id
         self.idempotency_key = idempotency_key
         step = (
-            f"Call sessions.end({session_id!r}) until it answers."
+            f"Call sessions.end({session_id!r}), or run `sightline end {session_id}`, until it answers."
             if session_id is not None
             else f"Repeat sessions.create with idempotency_key={idempotency_key!r}, then end the session."
         )
         super().__init__(f"The end of the session could not be confirmed. {step}")
+
+
+class ViewNotEnteredError(SightlineError, RuntimeError):
+    """A view has no session before its block is entered."""
+
+    def __init__(self) -> None:
+        super().__init__("The view has no session yet. Enter it first: `with sl.view(...) as view`.")
 
 
 class ReceiptError(SightlineError):

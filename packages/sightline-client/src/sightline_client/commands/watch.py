@@ -16,7 +16,7 @@ from sightline_client.commands.options import AsJson, PlaceCommand, Url
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Event, Sightline
-    from sightline_client.models import MintedKey, Model, MonthStatement, Workspace
+    from sightline_client.models import MintedKey, Model, MonthStatement, Session, Workspace
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Watch"
@@ -235,7 +235,10 @@ def request(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds."""
+    """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds.
+
+    If no operator is available, the session is cancelled.
+    """
     from sightline_client import usdc
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
@@ -249,9 +252,44 @@ def request(
             instructions=instructions,
             max_hold_micro_usdc=limit,
         )
-        typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
-        session = sl.sessions.dispatch(session.id)
+        if not as_json:
+            typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
+        try:
+            session = sl.sessions.dispatch(session.id)
+        except BaseException:
+            _withdraw(sl, session.id)
+            raise
     _print(session, as_json, session.id)
+
+
+def _withdraw(sl: "Sightline", session_id: str) -> None:
+    """End or cancel a session that the command fails to hand over: it would run, and cost, without its consumer.
+
+    Raises:
+        EndNotConfirmedError: The server did not confirm it.
+    """
+    from sightline_client.errors import EndNotConfirmedError, SightlineError
+
+    try:
+        _end(sl, session_id)
+    except SightlineError as error:
+        raise EndNotConfirmedError(session_id, None) from error
+
+
+def _end(sl: "Sightline", session_id: str) -> "Session":
+    """End a session, or cancel it if it has no operator yet. Returns it as it is if it is over."""
+    from sightline_client.errors import InvalidStateError
+
+    session = sl.sessions.get(session_id)
+    if session.state.is_over:
+        return session
+    try:
+        return sl.sessions.cancel(session_id) if session.state == "REQUESTED" else sl.sessions.end(session_id)
+    except InvalidStateError:
+        session = sl.sessions.get(session_id)
+        if not session.state.is_over:  # it did not end in between
+            raise
+        return session
 
 
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
@@ -261,8 +299,8 @@ def watch(
     seconds: Annotated[int, typer.Option(help="Longest duration.")] = 60,
     max_charge: MaxCharge = None,
     fps: Annotated[float, typer.Option(help="Frames a second.")] = 1.0,
-    count: Annotated[int | None, typer.Option(help="Stop after this many frames.")] = None,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for an operator.")] = 60.0,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many frames.")] = None,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for an operator.")] = 60.0,
     width: Annotated[int | None, typer.Option(help="Width in pixels.")] = None,
     out: Annotated[Path, typer.Option(help="Directory for the frames.")] = Path("frames"),
     signed: Annotated[
@@ -271,14 +309,18 @@ def watch(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Request a session, save its frames, end it at Ctrl-C, and print the receipt."""
+    """Request a session, save its frames, end it at Ctrl-C, and print the receipt.
+
+    Exit code 1 if no frame came.
+    """
     from sightline_client import usdc
     from sightline_client.commands.signals import stop_like_ctrl_c
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
-        view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit, operator_wait_s=wait), 0
+        view = sl.view(lat, lng, seconds=seconds, max_charge=limit, operator_wait_s=wait)
+        saved, is_stopped = 0, False
         frames = view.frames(
             fps=fps, width=width, signed=signed or None
         )  # refuses a wrong --fps before the session is bought
@@ -293,7 +335,10 @@ def watch(
                     if saved == count:
                         break
         except KeyboardInterrupt:
-            typer.echo("ended", err=True)
+            if not view.is_entered:
+                raise
+            is_stopped = True
+            typer.echo(f"Session {view.session.id} has ended.", err=True)
         receipt, config = view.receipt(), sl.config()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {
@@ -306,6 +351,10 @@ def watch(
     paid = "nothing to pay" if receipt.tx_hash is None else f"paid in {receipt.tx_hash}"
     text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC, {paid}"
     _print(said, as_json, text)
+    if saved == 0 and not is_stopped:
+        if not as_json:
+            typer.echo("No frame came: the operator's device sent no video. Try again.", err=True)
+        raise typer.Exit(1)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -352,18 +401,8 @@ def extend(
 @app.command(rich_help_panel=PANEL)
 def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
     """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
-    from sightline_client.errors import InvalidStateError
-
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        session = sl.sessions.get(session_id)
-        if not session.state.is_over:
-            try:
-                is_requested = session.state == "REQUESTED"
-                session = sl.sessions.cancel(session_id) if is_requested else sl.sessions.end(session_id)
-            except InvalidStateError:
-                session = sl.sessions.get(session_id)
-                if not session.state.is_over:  # it did not end in between
-                    raise
+        session = _end(sl, session_id)
     _print(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")
 
 
