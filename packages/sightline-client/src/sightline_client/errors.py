@@ -34,6 +34,7 @@ SightlineError
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import ClassVar
 
 from sightline_client.verification import Verification
@@ -42,6 +43,8 @@ NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
 NEXT_STEPS: Mapping[str, str] = {
     "pricing:quoteConsumed": NEW_QUOTE,
     "pricing:quoteExpired": NEW_QUOTE,
+    "auth:credential": "Check key= or SIGHTLINE_API_KEY: this server does not know it; `sightline login` mints a key.",
+    "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
     "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
 }
 """Next step of a detail, where that of its class does not fit."""
@@ -241,7 +244,8 @@ class MaxChargeError(SightlineError):
     def __init__(self, price: int, max_charge: int, affordable_s: int) -> None:
         self.affordable_s = affordable_s
         remedy = f"Request at most {affordable_s} s, or raise max_charge." if affordable_s else "Raise max_charge."
-        super().__init__(f"The price is {price} micro-USDC, above max_charge {max_charge}. {remedy}")
+        shown = [f"{Decimal(amount).scaleb(-6):f} USDC ({amount} micro-USDC)" for amount in (price, max_charge)]
+        super().__init__(f"The price is {shown[0]}, above max_charge {shown[1]}. {remedy}")
 
 
 class NoOperatorError(SightlineError):

@@ -16,7 +16,6 @@ from sightline_client.errors import (
     MaxChargeError,
     NoOperatorError,
     OutcomeUnknownError,
-    ReceiptError,
     SessionOverError,
     SightlineError,
     UnavailableError,
@@ -25,7 +24,7 @@ from sightline_client.errors import (
 from sightline_client.escrow import Payment, TypedDataSigner, sign_payment
 from sightline_client.frame import Frame
 from sightline_client.interrupts import ViewInterrupts, uninterrupted
-from sightline_client.models import Quote, Session, SettlementState
+from sightline_client.models import Quote, Session
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import monotonic_s, sync_finish, sync_sleep
@@ -271,22 +270,8 @@ class View:
         Raises:
             ReceiptError: The session is not over, or the payment was not confirmed within `wait_s`.
         """
-        session = self.refresh()
-        if not session.state.is_over:
-            raise ReceiptError(
-                f"Session {session.id} is {session.state}. Leave the view before you ask for the receipt."
-            )
-        deadline_s = monotonic_s() + wait_s
-        while True:
-            settlement = self._sessions.settlement(session.id)
-            if settlement.state == SettlementState.CONFIRMED or session.charged_micro_usdc == 0:
-                return self._sessions.receipt(session.id)
-            if monotonic_s() > deadline_s:
-                raise ReceiptError(
-                    f"The payment of session {session.id} is {settlement.state} after {wait_s:g} s. "
-                    "Call receipt() again later; check that the wallet's balance and allowance cover the charge."
-                )
-            sync_sleep(POLL_S)
+        self.refresh()
+        return self._sessions.settled_receipt(self.session.id, wait_s=wait_s)
 
     def _finish(self) -> None:
         """End or cancel the session, although the caller is cancelled.
@@ -350,7 +335,7 @@ class Frames:
     def __next__(self) -> Frame:
         sync_sleep(max(0.0, self._next_s - monotonic_s()))
         while True:
-            self._next_s = monotonic_s() + self._interval_s
+            requested_s = monotonic_s()
             try:
                 frame = self._sessions.frame(
                     self._view.session.id,
@@ -367,6 +352,10 @@ class Frames:
                 self._view.refresh()
                 raise StopIteration from None
             if frame is not None:
+                # A call that waited for video counts from its answer: the next frame is a whole interval later.
+                now_s = monotonic_s()
+                is_late = self._after is None or now_s - requested_s > self._interval_s
+                self._next_s = (now_s if is_late else requested_s) + self._interval_s
                 self._after = frame.sequence
                 return frame
 
