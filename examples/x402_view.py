@@ -1,4 +1,4 @@
-"""Look at a place for some USDC, without an account. The view ends after 20 seconds; what was not used returns.
+"""Look at a place for some USDC, without an account. It pays for at most 20 seconds; what was not used returns.
 
 pip install 'x402[evm,requests]==2.25.0'
 export EVM_KEY=0x... USDC=0x...     # the key of a wallet with USDC, and usdcAddress of GET /api/v1/config
@@ -14,11 +14,19 @@ from x402 import x402ClientSync
 from x402.http.clients import x402_requests
 from x402.mechanisms.evm.exact import register_exact_evm_client
 
-payer = x402ClientSync().set_spend_controls({"allowed_assets": [{"network": "eip155:*", "asset": os.environ["USDC"]}]})
+LIMIT = {"allowed_assets": [{"network": "eip155:*", "asset": os.environ["USDC"]}], "max_amount_per_payment": "200000"}
+payer = x402ClientSync().set_spend_controls(LIMIT)  # at most 0.20 USDC
 http = x402_requests(register_exact_evm_client(payer, Account.from_key(os.environ["EVM_KEY"])))
 place = {"lat": float(sys.argv[2]), "lng": float(sys.argv[3]), "maxDurationSeconds": 20}
-view = http.post(f"{sys.argv[1]}/api/v1/x402/views", json=place).json()["data"]
+answer = http.post(f"{sys.argv[1]}/api/v1/x402/views", json=place)
+if answer.status_code != 200:
+    sys.exit(f"{answer.status_code} {answer.text}")  # says what is wrong and what to do
+view = answer.json()["data"]
 http.headers["authorization"] = f"Bearer {view['key']}"
-while (frame := http.get(view["frameUrl"])).status_code != 200:
+ends_at = time.monotonic() + 60
+while (frame := http.get(view["frameUrl"])).status_code != 200 and time.monotonic() < ends_at:
     time.sleep(1)
+http.post(f"{sys.argv[1]}/api/v1/sessions/{view['viewId']}/end").raise_for_status()
+if frame.status_code != 200:
+    sys.exit(f"{frame.status_code} {frame.text}")
 sys.stdout.buffer.write(frame.content)

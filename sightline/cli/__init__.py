@@ -261,13 +261,16 @@ def dev(
     data_dir: Annotated[
         Path | None, typer.Option(help="Directory for data and logs; default: a temporary one, deleted at the end.")
     ] = None,
+    escrow: Annotated[
+        bool, typer.Option("--escrow", help="Hold payments in the escrow contract, as the demo does; x402 needs it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a server with a funded consumer and a filming operator, and print URL and keys."""
     from sightline.cli.dev import run_dev
 
     with one_line_errors(as_json=as_json):
-        raise typer.Exit(run_dev(port=port, data_dir=data_dir, place=(lat, lng), as_json=as_json))
+        raise typer.Exit(run_dev(port=port, data_dir=data_dir, place=(lat, lng), is_escrow=escrow, as_json=as_json))
 
 
 def main() -> None:

@@ -19,6 +19,9 @@ from rich.console import Console
 from sightline.cli.checks import CheckFailedError, Checks
 from sightline.cli.local import (
     COVERAGE_M,
+    ESCROW,
+    LOCAL_SCOPES,
+    LOCAL_SETTINGS,
     PATIENCE_S,
     PLACE,
     LocalServer,
@@ -30,7 +33,7 @@ from sightline.cli.local import (
 from sightline.http.links import other_devices_hint
 from sightline_client import AsyncChain, AsyncSightline, Frame, FrameNotAvailableError, NotFoundError
 from sightline_client.commands.signals import stop_like_ctrl_c
-from sightline_client.escrow import Payment, sign_mandate, sign_payment
+from sightline_client.escrow import Payment, sign_payment
 from sightline_client.models import ChainConfig, Quote, Session, SessionState, SettlementState
 
 T = TypeVar("T")
@@ -40,8 +43,6 @@ DURATION_S: Final = 120
 PLAY_S: Final = 5
 POLL_S: Final = 0.1
 BASIS_POINTS: Final = 10_000
-RATE_MAX: Final = 10_000
-DAY_S: Final = 86_400
 
 
 @final
@@ -129,7 +130,7 @@ class Demo:
         self._checks.equal(f"{role} funded", await self._chain.balance_of(token, wallet.address), FUNDS)
         allowed = await self._chain.allowance(token, wallet.address, spender)
         self._checks.equal(f"{role} approved the settlement contract", allowed, FUNDS)
-        tenant = await server.join(wallet, role, f"demo-{role.lower()}")
+        tenant = await server.join(wallet, role, f"demo-{role.lower()}", scopes=LOCAL_SCOPES[role])
         async with AsyncSightline(server.url, tenant.key) as api:
             me = await api.me()
         self._checks.equal(f"{role} has a key of its workspace", me.workspace_id, tenant.workspace_id)
@@ -170,12 +171,7 @@ class Demo:
             return None
         self._checks.equal("to be held (micro-USDC)", terms.max_amount_micro_usdc, quote.estimated_total_micro_usdc)
         # With it the printed API key pays for further views, without the wallet.
-        day_after_s = int(quote.expires_at.timestamp()) + DAY_S
-        mandate = sign_mandate(
-            self._config, self._consumer.wallet, max_per_session=FUNDS, max_per_day=FUNDS,
-            max_rate_per_second=RATE_MAX, valid_until=day_after_s,
-        )  # fmt: skip
-        await api.wallet.set_mandate(mandate)
+        await self._local.give_mandate(self._consumer, FUNDS)
         return sign_payment(terms, self._consumer.wallet)
 
     async def _check_hold(self, session: Session) -> None:
@@ -287,7 +283,7 @@ def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-demo-"))
     directory.mkdir(parents=True, exist_ok=True)
     is_kept = data_dir is not None
-    demo = Demo(console, LocalServer(directory, settings={"SIGHTLINE_FUNDS_POLICY": "escrow"}), frame_path)
+    demo = Demo(console, LocalServer(directory, settings=LOCAL_SETTINGS | ESCROW), frame_path)
     stop_like_ctrl_c()
     try:
         trio.run(partial(demo.run, keep=keep))

@@ -9,17 +9,25 @@ from typing import Final
 
 import trio
 
-from sightline.cli.local import COVERAGE_M, LocalServer, LocalServerError, console_url, exports, own_command
+from sightline.cli.local import (
+    COVERAGE_M,
+    ESCROW,
+    LOCAL_SCOPES,
+    LOCAL_SETTINGS,
+    LocalServer,
+    LocalServerError,
+    console_url,
+    exports,
+    own_command,
+)
 from sightline.http.links import other_devices_hint
 from sightline_client import AsyncSightline
 from sightline_client.commands.signals import stop_like_ctrl_c
 
 FUNDS: Final = 1_000_000_000
-SETTINGS: Final = {"SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK": "true"}
-"""Webhooks can be tried with a program on the same machine."""
 
 
-def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], as_json: bool) -> int:
+def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], is_escrow: bool, as_json: bool) -> int:
     """Run until Ctrl-C or SIGTERM. Returns the exit code. A temporary directory is deleted, unless its logs are needed.
 
     Raises:
@@ -27,11 +35,11 @@ def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], as_
     """
     directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-dev-"))
     directory.mkdir(parents=True, exist_ok=True)
-    local = LocalServer(directory, port=port, settings=SETTINGS)
+    local = LocalServer(directory, port=port, settings=LOCAL_SETTINGS | (ESCROW if is_escrow else {}))
     is_kept = data_dir is not None
     stop_like_ctrl_c()
     try:
-        trio.run(_serve, local, place, as_json)
+        trio.run(_serve, local, place, is_escrow, as_json)
     except KeyboardInterrupt:
         return 0
     except Exception as error:
@@ -43,11 +51,13 @@ def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], as_
     return 0
 
 
-async def _serve(local: LocalServer, place: tuple[float, float], as_json: bool) -> None:
+async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool, as_json: bool) -> None:
     async with local.running() as server:
         wallet = await local.funded_wallet(FUNDS)
         suffix = wallet.address[2:10].lower()
-        consumer = await local.join(wallet, "CONSUMER", f"dev-consumer-{suffix}", scopes=["webhooks:write"])
+        consumer = await local.join(wallet, "CONSUMER", f"dev-consumer-{suffix}", scopes=LOCAL_SCOPES["CONSUMER"])
+        if is_escrow:
+            await local.give_mandate(consumer, FUNDS)
         operator = await local.join(await local.funded_wallet(FUNDS), "SUPPLIER", f"dev-operator-{suffix}")
         async with AsyncSightline(local.url, operator.key) as api:
             await api.workspaces.update(

@@ -15,11 +15,20 @@ import trio
 
 from sightline_client import AsyncChain, AsyncSightline, SightlineError
 from sightline_client.commands.access import SCOPES
+from sightline_client.escrow import sign_mandate
+from sightline_client.runtime import unix_s
 from sightline_client.wallet import LocalWallet
 
 PLACE: Final = (52.520008, 13.404954)
 """Latitude and longitude of Berlin, Alexanderplatz."""
 COVERAGE_M: Final = 2_000
+LOCAL_SETTINGS: Final = {"SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK": "true"}
+"""Webhooks can be tried with a program on the same machine."""
+ESCROW: Final = {"SIGHTLINE_FUNDS_POLICY": "escrow"}
+LOCAL_SCOPES: Final[Mapping[str, Sequence[str]]] = {"CONSUMER": ["webhooks:write"], "SUPPLIER": []}
+"""Scopes of the printed keys beside those of their roles."""
+RATE_MAX: Final = 10_000
+DAY_S: Final = 86_400
 PATIENCE_S: Final = 30.0
 READY_WITHIN_S: Final = 90.0
 """A first start creates the database and the chain; a busy machine with two cores took 36 s."""
@@ -178,6 +187,15 @@ class LocalServer:
             await api.auth.sign_in(wallet, workspace_id=workspace.id)
             minted = await api.keys.mint(workspace.id, label="local", scopes=[*SCOPES[role], *scopes])
         return LocalTenant(wallet=wallet, workspace_id=workspace.id, key=minted.plaintext)
+
+    async def give_mandate(self, tenant: LocalTenant, micro_usdc: int) -> None:
+        """With escrow, let a consumer's API key pay for views without its wallet, for a day."""
+        async with AsyncSightline(self.url, tenant.key) as api:
+            mandate = sign_mandate(
+                await api.config(), tenant.wallet, max_per_session=micro_usdc, max_per_day=micro_usdc,
+                max_rate_per_second=RATE_MAX, valid_until=int(unix_s()) + DAY_S,
+            )  # fmt: skip
+            await api.wallet.set_mandate(mandate)
 
 
 async def _stop(process: trio.Process) -> None:

@@ -139,6 +139,8 @@ class Authenticator:
         key = key.strip(" ")
         if len(authorization) > _CREDENTIAL_LENGTH_MAX or scheme.lower() != "bearer":
             _refuse(refusals.INVALID_CREDENTIAL)
+        if not key:
+            _refuse(refusals.MISSING_CREDENTIAL)
         record = await self._record(key, self._hasher.digest(key))
         if record is None:
             _refuse(refusals.INVALID_CREDENTIAL)

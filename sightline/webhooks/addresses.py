@@ -43,7 +43,7 @@ def check_url(url: str, *, allows_loopback: bool) -> Refusal | None:
     """Return why a URL cannot be an endpoint, or None. Names are not resolved: their addresses can change.
 
     Args:
-        allows_loopback: For development: also http, and addresses of this machine.
+        allows_loopback: For development: also addresses of this machine, and http to them.
     """
     if len(url) > URL_LENGTH_MAX or not url.isascii() or not url.isprintable() or " " in url:
         return _bad(f"url must have at most {URL_LENGTH_MAX} visible ASCII characters; write other hosts in punycode")
@@ -52,8 +52,9 @@ def check_url(url: str, *, allows_loopback: bool) -> Refusal | None:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         return _bad("url must be an absolute URL")
-    if parts.scheme != "https" and not (allows_loopback and parts.scheme == "http"):
-        return _bad("url must begin with https://")
+    is_local = allows_loopback and (host == "localhost" or is_loopback(host))
+    if parts.scheme != "https" and not (is_local and parts.scheme == "http"):
+        return _bad("url must begin with https://" + (", or http:// and this machine" if allows_loopback else ""))
     if parts.username is not None or parts.password is not None or parts.fragment:
         return _bad("url must have neither user name, password nor fragment")
     if port == 0:

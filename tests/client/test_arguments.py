@@ -1,11 +1,11 @@
 """Arguments that cannot work are refused at once, and no message shows a secret."""
 
+import json
 import math
 import socket
 import traceback
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,6 +13,7 @@ import pytest
 from eth_account import Account
 from typer.testing import CliRunner
 
+from sightline.domain.access import Scope
 from sightline_client import (
     NO_RETRY,
     ApiError,
@@ -21,14 +22,18 @@ from sightline_client import (
     ClientClosedError,
     InvalidArgumentError,
     InvalidStateError,
+    MaxChargeError,
     NotAuthorizedError,
     NotReachedError,
     OutcomeUnknownError,
     RetryPolicy,
     Sightline,
     SightlineError,
+    ViewNotEnteredError,
+    usdc,
 )
 from sightline_client.commands import application
+from sightline_client.commands.access import KEY_SCOPES, SCOPES
 from sightline_client.wallet import LocalWallet
 
 KEY = "svc_test_000000_" + "A" * 43
@@ -56,6 +61,29 @@ def test_a_key_with_other_characters_is_refused_by_the_constructor_and_not_shown
     with pytest.raises(InvalidArgumentError, match="SIGHTLINE_API_KEY") as caught:
         Sightline(key=key)
     assert "AAAA" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(("key", "said"), [(f'"{KEY}"', "is in quotes"), (KEY.encode(), "is bytes and not text")])
+def test_a_key_of_the_wrong_kind_is_refused_at_once(key: Any, said: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=said) as caught:
+        Sightline(key=key)
+    assert "AAAA" not in str(caught.value)
+
+
+def test_a_float_is_named_as_the_reason_why_it_is_no_amount() -> None:
+    for amount in (0.1, 0.5):
+        with pytest.raises(InvalidArgumentError, match=rf'is a float.*usdc\("{amount}"\)'):
+            usdc(amount)  # type: ignore[arg-type]  # what a caller without types does
+
+
+def test_a_price_above_the_limit_is_given_in_usdc() -> None:
+    assert "0.071280 USDC (71280 micro-USDC), above max_charge 0.000100 USDC" in str(MaxChargeError(71_280, 100, 0))
+
+
+@pytest.mark.parametrize("path", ["/api/v1", "/console/", "/sightline/mcp"])
+def test_the_url_of_a_page_is_refused_as_the_url_of_a_server(path: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="leave out the path"):
+        Sightline("http://127.0.0.1:8080" + path)
 
 
 def test_a_protocol_error_does_not_show_the_headers_of_the_request(silent_url: str) -> None:
@@ -159,12 +187,42 @@ def test_an_fps_that_is_not_above_0_is_refused_before_the_session_is_bought(fps:
         view.frames(fps=fps)
 
 
-def test_watch_refuses_an_fps_of_0_before_the_session_is_bought(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "watch 1 2 --count 0",
+        "watch 1 2 --count -3",
+        "watch 1 2 --fps 0",
+        "watch 1 2 --fps nan",
+        "watch 1 2 --seconds 0",
+        "watch 1 2 --max-charge abc",
+        "request 1 2 --seconds 0",
+        "request 1 2 --max-charge -1",
+        "signup --role FOO",
+        "keys mint a --scope sessions:read --per-day much",
+        "receipt 1 --deployment 0x12",
+        "listen --forward-to nope",
+    ],
+)
+def test_a_wrong_option_is_refused_as_a_wrong_command_line_before_anything_is_bought(words: str) -> None:
     env = {"SIGHTLINE_URL": "http://127.0.0.1:9", "SIGHTLINE_API_KEY": KEY}
-    line = ["watch", "1", "2", "--fps", "0", "--out", str(tmp_path)]
-    done = CliRunner().invoke(application(), line, env=env)
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "fps=0.0 is not above 0" in done.stderr
+    done = CliRunner().invoke(application(), [*words.split(), "--json"], env=env)
+    assert (done.exit_code, done.stdout) == (2, "")
+    said = json.loads(done.stderr)
+    assert said["code"] == "UsageError"
+    assert words.split()[-2] in said["message"]
+
+
+def test_the_help_of_keys_mint_lists_every_scope_that_allows_something() -> None:
+    reserved = {Scope.OPERATORS_WRITE, Scope.COVERAGE_WRITE}
+    assert set(KEY_SCOPES) == {scope.value for scope in Scope} - {scope.value for scope in reserved}
+    for scopes in SCOPES.values():
+        assert set(scopes) <= set(KEY_SCOPES)
+
+
+def test_a_view_that_was_not_entered_says_so() -> None:
+    with pytest.raises(ViewNotEnteredError, match=r"`with sl\.view"):
+        _ = Sightline("http://127.0.0.1:9", retry=NO_RETRY).view(1, 2).session
 
 
 @pytest.mark.parametrize(

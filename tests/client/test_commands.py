@@ -64,6 +64,66 @@ def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any
     assert json.loads(said)["code"] == "NoOperatorError", "under --json stderr has JSON alone"
 
 
+def test_a_request_that_finds_no_operator_is_cancelled(dev: dict[str, Any]) -> None:
+    """No operator may accept it later and film at the cost of a consumer who was told that it failed."""
+    said = json.loads(sightline(dev, "request", "-33.86", "151.2", "--json", code=1))
+    assert said["code"] == "UNAVAILABLE"
+    with Sightline(dev["url"], dev["consumerKey"]) as sl:
+        newest = next(iter(sl.sessions.list(limit=1)))
+    assert (newest.requested_lat, newest.state) == (-33.86, "CANCELLED")
+
+
+def test_the_receipt_of_a_session_that_was_requested_and_ended_is_verified(dev: dict[str, Any]) -> None:
+    session_id = json.loads(sightline(dev, "request", str(dev["lat"]), str(dev["lng"]), "--json"))["id"]
+    with Sightline(dev["url"], dev["consumerKey"]) as sl:
+        while sl.sessions.get(session_id).clean_seconds == 0:
+            assert not sl.sessions.get(session_id).state.is_over
+        assert f"sightline end {session_id}" in sightline(dev, "receipt", session_id, code=1)
+        charged = sl.sessions.end(session_id).charged_micro_usdc
+        config = sl.config()
+    said = json.loads(sightline(dev, "receipt", session_id, "--json"))
+    assert (said["chargedMicroUsdc"], said["settlementTxHash"][:2]) == (str(charged), "0x")
+    assert set(said["checks"].values()) == {"passed"}
+    shown = sightline(dev, "receipt", session_id)
+    assert f"{charged.usdc} USDC, paid in {said['settlementTxHash']}" in shown
+    assert shown.count("  checked ") == len(said["checks"])
+    foreign = f"{config.chain_id},0x{'11' * 20},{config.usdc_address}"
+    assert "The receipt is wrong" in sightline(dev, "receipt", session_id, "--deployment", foreign, code=1)
+
+
+def test_watch_fails_if_no_frame_came(dev: dict[str, Any], tmp_path: Path) -> None:
+    """The workspace is ONLINE, and its device sends no video."""
+    place = {"lat": -10.0, "lng": 20.0}
+    made = json.loads(sightline(dev, "signup", "--role", "SUPPLIER", "--json", SIGHTLINE_WALLET_KEY=""))
+    watch = [*COMMAND, "watch", "--seconds", "10", "--out", str(tmp_path), "--json", "--", "-10", "20"]
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    with Sightline(dev["url"], made["apiKey"]) as sl:
+        coverage = {"coverageLat": place["lat"], "coverageLng": place["lng"], "coverageRadiusMeters": 100}
+        path = f"/workspaces/{made['workspaceId']}"
+        sl.call("PATCH", path, {"availabilityState": "ONLINE"} | coverage)
+        with subprocess.Popen(watch, env=os.environ | known, stdout=subprocess.PIPE, text=True) as process:
+            while not (found := sl.sessions.page(view="operator", state=["ASSIGNED"]).items):
+                assert process.poll() is None
+            sl.sessions.start(found[0].id)
+            printed, _ = process.communicate(timeout=90)
+        sl.call("PATCH", path, {"availabilityState": "OFFLINE"})
+    assert process.returncode == 1
+    assert json.loads(printed)["frames"] == 0
+
+
+@pytest.mark.parametrize("content", [None, b"no video"], ids=["missing", "no video"])
+def test_a_device_whose_file_cannot_be_published_takes_no_session(
+    dev: dict[str, Any], tmp_path: Path, content: bytes | None
+) -> None:
+    source = tmp_path / "clip.mp4"
+    if content is not None:
+        source.write_bytes(content)
+    key = {"SIGHTLINE_API_KEY": dev["operatorKey"]} if "operatorKey" in dev else {}
+    said = sightline(dev, "device", "--lat", "1", "--lng", "2", "--source", str(source), code=1, **key)
+    assert said.splitlines()[-1].startswith(f"cannot read {source}")
+    assert said.endswith("Check --source.\n")
+
+
 @pytest.mark.parametrize("command", ["watch", "request"])
 def test_coordinates_of_the_south_and_the_west_are_no_options(dev: dict[str, Any], command: str) -> None:
     price = sightline(dev, command, "-33.86", "-151.2", "--max-charge", "0.000001", "--json", code=1)
@@ -159,9 +219,9 @@ def test_an_error_under_json_is_the_error_of_the_http_interface(dev: dict[str, A
     said = json.loads(sightline(dev, "end", "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50", "--json", code=1))
     assert (said["statusCode"], said["code"]) == (404, "SESSION_NOT_FOUND")
     assert said["requestId"]
-    said = json.loads(sightline(dev, "request", "1", "2", "--max-charge", "cheap", "--json", code=1))
-    assert said["code"] == "INVALID_INPUT"
-    assert "cheap" in said["message"]
+    said = json.loads(sightline(dev, "request", "1", "2", "--max-charge", "cheap", "--json", code=2))
+    assert said["code"] == "UsageError"
+    assert "cheap is not an amount of USDC" in said["message"]
     said = json.loads(sightline(dev, "end", "any", "--json", code=1, SIGHTLINE_URL="localhost"))
     assert said["code"] == "InvalidArgumentError"
 
@@ -199,12 +259,15 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     assert {each["label"] for each in listed} == {"signup", "login"}
     assert "plaintext" not in listed[0]
     assert "works until" in sightline(dev, "keys", "revoke", key["keyId"], **wallet)
+    mint = ("keys", "mint", "agent", "--scope", "sessions:read", "--per-session", "0.05", "--per-day", "1", "--json")
+    limits = json.loads(sightline(dev, *mint, **wallet))["limits"]
+    assert limits == {"perSessionMicroUsdc": "50000", "perDayMicroUsdc": "1000000"}
     paid = {"SIGHTLINE_API_KEY": made["apiKey"]}
     session = json.loads(sightline(dev, "request", str(dev["lat"]), str(dev["lng"]), "--json", **paid))
     assert session["state"] == "ASSIGNED"
     over = json.loads(sightline(dev, "end", session["id"], "--json", **paid))
     assert over["state"] in {"ENDED", "CANCELLED"}
-    assert "run signup" in sightline(dev, "login", code=1, SIGHTLINE_WALLET_KEY="0x" + "77" * 32)
+    assert "Run `sightline signup`" in sightline(dev, "login", code=1, SIGHTLINE_WALLET_KEY="0x" + "77" * 32)
 
 
 def test_the_link_of_dev_opens_the_console_with_the_consumers_wallet(dev: dict[str, Any]) -> None:
@@ -245,7 +308,6 @@ def test_the_commands_read_server_and_key_from_a_file(dev: dict[str, Any], tmp_p
         (("keys", "list"), {"SIGHTLINE_CONFIG": "/nowhere.toml"}, "Cannot read /nowhere.toml"),
         (("actors", "--data-dir", "/nowhere"), {}, "Start one with `sightline serve`"),
         (("device", "--lat", "1", "--lng", "2"), {"SIGHTLINE_API_KEY": ""}, "signup --role SUPPLIER"),
-        (("watch", "1", "2", "--max-charge", "abc"), {}, "abc is not an amount of USDC"),
         (("end", "123"), {}, "id in the path is not a UUID"),
         (("end", "00000000-0000-4000-8000-000000000000"), {}, "Check the id"),
         (("faucet", "0x12", "5"), {}, "0x12 is not the address of a wallet"),

@@ -1,5 +1,6 @@
 """`make demo` runs a session end to end and every check passes."""
 
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import httpx
 import simplejpeg
 import trio
 
+from sightline_client import Sightline
 from tests.e2e.server import Server, until
 from tests.e2e.town import FUNDS, a_town
 from tests.e2e.traffic import STUDIO, film
@@ -35,6 +37,10 @@ def test_demo_does_the_main_job_and_leaves_a_console_that_knows_its_consumer(dat
             " watch ", f" watch --count 1 --out {data_directory} "
         )
         without = {name: value for name, value in os.environ.items() if not name.startswith("SIGHTLINE_")}
+        exported = dict(re.findall(r"^export (SIGHTLINE_\w+)=(\S+)$", pasted, re.MULTILINE))
+        with Sightline(exported["SIGHTLINE_URL"], exported["SIGHTLINE_API_KEY"]) as sl:
+            hook = sl.webhooks.create("http://127.0.0.1:9/", event_types=["session.ended"])
+            sl.webhooks.delete(hook.id)
         shell = ["sh", "-eu"]
         done = subprocess.run(shell, input=pasted, env=without, capture_output=True, text=True, check=False)
         demo.send_signal(signal.SIGINT)
@@ -49,6 +55,24 @@ def test_demo_does_the_main_job_and_leaves_a_console_that_knows_its_consumer(dat
     assert key.removeprefix("0x") not in logs
     height, width, _, _ = simplejpeg.decode_jpeg_header(frame.read_bytes())
     assert (width, height) == (1280, 720)
+
+
+def test_the_key_of_dev_with_escrow_pays_for_a_view(data_directory: Path) -> None:
+    command = [sys.executable, "-m", "sightline.cli", "dev", "--escrow", "--json", "--port", "0"]
+    with subprocess.Popen([*command, "--data-dir", str(data_directory)], stdout=subprocess.PIPE, text=True) as dev:
+        assert dev.stdout is not None
+        try:
+            said = json.loads(dev.stdout.readline())
+            with Sightline(said["url"], said["consumerKey"]) as sl:
+                with sl.view(said["lat"], said["lng"], seconds=60) as view:
+                    while view.refresh().clean_seconds == 0:
+                        assert not view.session.state.is_over
+                    assert view.session.funds_state == "HELD"
+                assert sl.config().is_escrow
+                assert view.receipt().charged > 0
+        finally:
+            dev.terminate()
+            assert dev.wait(60) == 0
 
 
 async def test_a_revoked_allowance_ends_the_session_and_its_charge_is_paid_when_it_is_restored(server: Server) -> None:

@@ -10,7 +10,11 @@ from typing import Final
 import pytest
 import simplejpeg
 import trio
+import typer
+from typer.core import TyperGroup
 
+from sightline.cli import app
+from sightline_client.commands import application
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, a_tenant, go_online, until
 
@@ -84,6 +88,18 @@ def test_the_picture_in_the_first_screen_is_a_frame_of_the_demo() -> None:
     assert [other for other in others if not (ROOT / other).exists()] == []
     height, width, _, _ = simplejpeg.decode_jpeg_header((ROOT / picture).read_bytes())
     assert (width, height) == (1280, 720)
+
+
+def test_the_table_of_commands_has_every_command_and_says_who_has_it() -> None:
+    table = README.partition("| command |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    named = {word: said for words, said in rows for word in re.findall(r"`(?:sightline )?([a-z-]+)[^`]*`", words)}
+    clients = typer.main.get_command(application())
+    everything = typer.main.get_command(application(app))
+    assert isinstance(clients, TyperGroup)
+    assert isinstance(everything, TyperGroup)
+    assert named.keys() == everything.commands.keys()
+    assert {name for name, said in named.items() if "*client*" in said} == clients.commands.keys()
 
 
 @pytest.mark.parametrize(

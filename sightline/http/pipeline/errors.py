@@ -217,4 +217,5 @@ def _fault_error(fault: Fault) -> ApiError:
         return ApiError(Code.UNAVAILABLE, fault.label)
     if fault.status == 403:
         return ApiError(Code.NOT_AUTHORIZED, fault.label)
-    return ApiError(Code.INVALID_INPUT, fault.label, status=fault.status)
+    too_large = "The body is larger than this server accepts. Send less in one call."
+    return ApiError(Code.INVALID_INPUT, fault.label, too_large if fault.status == 413 else None, status=fault.status)

@@ -279,7 +279,11 @@ class Pipeline:
         if key is None:
             return None
         if not _IDEMPOTENCY_KEY.match(key):
-            raise ApiError(Code.INVALID_INPUT, "idempotency:key")
+            raise ApiError(
+                Code.INVALID_INPUT,
+                "idempotency:key",
+                "Idempotency-Key must have 1 to 255 visible ASCII characters; spaces may be within",
+            )
         return key
 
     def _render(self, request: Incoming, result: Result) -> Outgoing:
@@ -435,9 +439,13 @@ def _media_type(content_type: str | None) -> str:
 
 
 def _unsupported(accepted: tuple[str, ...]) -> ApiError:
-    accept = ", ".join(accepted).encode("ascii")
+    accept = ", ".join(accepted)
     return ApiError(
-        Code.INVALID_INPUT, "body:contentType", "Unsupported content type", status=415, headers=[(b"accept", accept)]
+        Code.INVALID_INPUT,
+        "body:contentType",
+        f"Unsupported content type. Send the body as {accept}",
+        status=415,
+        headers=[(b"accept", accept.encode("ascii"))],
     )
 
 

@@ -95,7 +95,9 @@ class Router:
             if node is None:
                 break
         if node is None or not node.routes:
-            raise ApiError(Code.NOT_FOUND, "route:unknown")
+            raise ApiError(
+                Code.NOT_FOUND, "route:unknown", "There is no such path. GET /openapi.json lists those of this server"
+            )
         route = node.routes.get("GET" if method == "HEAD" else method)
         if route is None:
             raise _method_not_allowed(node)
@@ -106,8 +108,14 @@ def _method_not_allowed(node: _Node) -> ApiError:
     allowed = {"GET" if method == SOCKET else method for method in node.routes}
     if "GET" in node.routes:
         allowed.add("HEAD")
-    allow = ", ".join(sorted(allowed)).encode("ascii")
-    return ApiError(Code.INVALID_INPUT, "route:method", "Method not allowed", status=405, headers=[(b"allow", allow)])
+    allow = ", ".join(sorted(allowed))
+    return ApiError(
+        Code.INVALID_INPUT,
+        "route:method",
+        f"Method not allowed. This path takes {allow}",
+        status=405,
+        headers=[(b"allow", allow.encode("ascii"))],
+    )
 
 
 @cache

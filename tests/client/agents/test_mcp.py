@@ -484,7 +484,8 @@ async def test_mcp_without_a_known_key_is_refused_before_the_mcp_server(
     error = "" if key is None else 'error="invalid_token", '
     where = f'Bearer {error}resource_metadata="{running_server.url}/.well-known/oauth-protected-resource/mcp"'
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, where)
-    assert answer.json()["code"] == "NOT_AUTHENTICATED"
+    detail = "auth:missing" if key is None else "auth:credential"
+    assert (answer.json()["code"], answer.json()["detail"]) == ("NOT_AUTHENTICATED", detail)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])

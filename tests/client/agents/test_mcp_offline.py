@@ -154,6 +154,22 @@ async def test_a_host_is_shown_a_prompt_resources_and_the_version() -> None:
     assert "at most 0.10 USDC" in message.content.text
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("watch_place", {"lat": "52.5"}, "Arguments of watch_place are missing: lng, question."),
+        ("watch_paint", {}, "The prompt 'watch_paint' does not exist. There is watch_place."),
+    ],
+)
+async def test_a_prompt_that_cannot_be_made_is_refused_as_invalid_params(
+    name: str, given: dict[str, str], said: str
+) -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        with pytest.raises(MCPError) as refused:
+            await client.get_prompt(name, given)
+    assert (refused.value.error.code, refused.value.error.message) == (-32602, said)
+
+
 async def test_wrong_arguments_are_named_in_one_line() -> None:
     async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
         answer = await client.call_tool("check_place", {"lat": 100, "lng": "east"})

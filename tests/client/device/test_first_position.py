@@ -33,3 +33,27 @@ async def test_a_device_reports_its_position_at_once_when_a_session_starts(monke
                         await trio.lowlevel.checkpoint()
             assert (frame.location.lat, frame.location.lng) == (BERLIN["lat"], BERLIN["lng"])
             nursery.cancel_scope.cancel()
+
+
+async def test_a_device_whose_heartbeat_is_refused_reports_the_reason() -> None:
+    """As a second device of one workspace, or one that was restarted, is told."""
+    async with open_world() as world:
+        filming = await world.party("SUPPLIER")
+        await filming.key.post(f"{filming.path}/location", BERLIN | {"sequence": 2_000_000_000})
+        reported: list[tuple[str, object]] = []
+
+        def report(event: str, /, **fields: object) -> None:
+            reported.append((event, fields.get("message")))
+
+        async with operator_client(world.base_url, filming.plaintext) as device_client, trio.open_nursery() as nursery:
+            device = Operator(
+                device_client, position=lambda: Position(**BERLIN), publish=trio.sleep_forever, report=report
+            )
+            nursery.start_soon(device.run)
+            with trio.fail_after(20):
+                while not reported:
+                    await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    event, message = reported[0]
+    assert event == "heartbeat_refused"
+    assert "2000000000" in str(message)

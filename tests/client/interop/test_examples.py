@@ -47,6 +47,14 @@ def test_the_people_counter_finds_and_marks_people_within_its_budget(dev: dict[s
     assert marked > 100, "red boxes are drawn"
 
 
+def test_a_budget_below_the_price_of_a_second_is_named(dev: dict[str, Any], tmp_path: Path) -> None:
+    place = [str(dev["lat"]), str(dev["lng"]), "--out", str(tmp_path)]
+    command = [sys.executable, str(EXAMPLES / "people_counter.py"), *place, "--budget", "0.0001"]
+    env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
+    assert (done.returncode, "--budget is too small: a second costs" in done.stderr) == (2, True), done.stderr
+
+
 def test_the_zones_count_people_on_the_pavement_and_none_on_the_road(dev: dict[str, Any], tmp_path: Path) -> None:
     printed, pictures = run_example(dev, "supervision_zones.py", tmp_path)
     counts = [

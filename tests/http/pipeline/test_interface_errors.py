@@ -54,6 +54,24 @@ async def test_each_message_is_that_of_the_table(world: World) -> None:
     assert "maxHoldMicroUsdc 0" in require_row(refused, "CONFLICT")["hint"]
 
 
+async def test_a_call_that_no_path_takes_is_told_which_one_does(world: World) -> None:
+    key = (await world.party("CONSUMER")).key
+    hints = [
+        (await key.get("/api/v1/unknown")).json()["hint"],
+        (await key.having(idempotency_key="x" * 256).post(SESSIONS, BERLIN)).json()["hint"],
+        (await key.having(content_type="text/plain").post(SESSIONS, BERLIN)).json()["hint"],
+        (await key.delete(SESSIONS)).json()["hint"],
+        (await key.post(SESSIONS, {"instructions": "a" * 2_000_000})).json()["hint"],
+    ]
+    assert hints == [
+        "There is no such path. GET /openapi.json lists those of this server",
+        "Idempotency-Key must have 1 to 255 visible ASCII characters; spaces may be within",
+        "Unsupported content type. Send the body as application/json",
+        "Method not allowed. This path takes GET, HEAD, POST",
+        "The body is larger than this server accepts. Send less in one call.",
+    ]
+
+
 async def test_a_low_sequence_is_named_in_the_hint_and_in_a_field(world: World) -> None:
     operator = await world.party("SUPPLIER")
     data_of(await operator.key.post(f"{operator.path}/location", BERLIN | {"sequence": 7}))

@@ -26,6 +26,7 @@ SightlineError
 ├── NoOperatorError                 no operator was available in time; the session was cancelled
 ├── SessionOverError                the session ended before it became LIVE
 ├── EndNotConfirmedError            leaving a view could not confirm that its session ended
+├── ViewNotEnteredError             the view has no session yet. It is a RuntimeError too
 ├── ReceiptError                    a receipt is not available yet, or a value of it is wrong
 ├── WebhookError                    a webhook is not from Sightline, was changed, or is too old
 ├── ChainError                      the JSON-RPC endpoint refused a call, or a transaction failed
@@ -33,6 +34,7 @@ SightlineError
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import ClassVar
 
 from sightline_client.verification import Verification
@@ -41,6 +43,8 @@ NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
 NEXT_STEPS: Mapping[str, str] = {
     "pricing:quoteConsumed": NEW_QUOTE,
     "pricing:quoteExpired": NEW_QUOTE,
+    "auth:credential": "Check key= or SIGHTLINE_API_KEY: this server does not know it; `sightline login` mints a key.",
+    "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
     "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
 }
 """Next step of a detail, where that of its class does not fit."""
@@ -240,7 +244,8 @@ class MaxChargeError(SightlineError):
     def __init__(self, price: int, max_charge: int, affordable_s: int) -> None:
         self.affordable_s = affordable_s
         remedy = f"Request at most {affordable_s} s, or raise max_charge." if affordable_s else "Raise max_charge."
-        super().__init__(f"The price is {price} micro-USDC, above max_charge {max_charge}. {remedy}")
+        shown = [f"{Decimal(amount).scaleb(-6):f} USDC ({amount} micro-USDC)" for amount in (price, max_charge)]
+        super().__init__(f"The price is {shown[0]}, above max_charge {shown[1]}. {remedy}")
 
 
 class NoOperatorError(SightlineError):
@@ -272,18 +277,25 @@ class EndNotConfirmedError(SightlineError):
 
     Attributes:
         session_id: The session; None if the answer of its creation was lost too.
-        idempotency_key: Key of the creation.
+        idempotency_key: Key of the creation, if the client has it.
     """
 
-    def __init__(self, session_id: str | None, idempotency_key: str) -> None:
+    def __init__(self, session_id: str | None, idempotency_key: str | None) -> None:
         self.session_id = session_id
         self.idempotency_key = idempotency_key
         step = (
-            f"Call sessions.end({session_id!r}) until it answers."
+            f"Call sessions.end({session_id!r}), or run `sightline end {session_id}`, until it answers."
             if session_id is not None
             else f"Repeat sessions.create with idempotency_key={idempotency_key!r}, then end the session."
         )
         super().__init__(f"The end of the session could not be confirmed. {step}")
+
+
+class ViewNotEnteredError(SightlineError, RuntimeError):
+    """A view has no session before its block is entered."""
+
+    def __init__(self) -> None:
+        super().__init__("The view has no session yet. Enter it first: `with sl.view(...) as view`.")
 
 
 class ReceiptError(SightlineError):

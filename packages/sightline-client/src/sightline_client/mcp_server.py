@@ -38,12 +38,13 @@ from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import async_finish
 
 try:
+    from mcp import MCPError
     from mcp.server import MCPServer
     from mcp.server.elicitation import ElicitationResult
     from mcp.server.mcpserver import Elicit, Image, Resolve
     from mcp.server.mcpserver.exceptions import ResourceError, ToolError
     from mcp.server.request_state import RequestStateSecurity
-    from mcp.types import ResourceLink, ToolAnnotations
+    from mcp.types import INVALID_PARAMS, ResourceLink, ToolAnnotations
 
     from sightline_client.mcp_answers import (
         VERIFY_AGAIN,
@@ -358,7 +359,7 @@ class Tools:
             return (await sl.sessions.clip(session_id, seconds=int(seconds))).video
 
     async def receipt(self, session_id: str, ctx: Ctx) -> str:
-        """Receipt of a session that is over: charge, events and payment, for `sightline verify`."""
+        """Receipt of a session that is over: charge, events and payment, for `sightline receipt`."""
         async with self._connect(ctx) as sl:
             receipt = await sl.sessions.receipt(session_id)
         return json.dumps(receipt.data, indent=2)
@@ -548,6 +549,17 @@ class SightlineServer(MCPServer[Any]):
                     raise ToolError(str(cause)) from cause
                 case _:
                     raise
+
+    @override
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
+        prompts = {each.name: each for each in await self.list_prompts()}
+        if name not in prompts:
+            raise MCPError(INVALID_PARAMS, f"The prompt {name!r} does not exist. There is {', '.join(prompts)}.")
+        given = arguments or {}
+        missing = [each.name for each in prompts[name].arguments or () if each.required and each.name not in given]
+        if missing:
+            raise MCPError(INVALID_PARAMS, f"Arguments of {name} are missing: {', '.join(missing)}.")
+        return await super().get_prompt(name, arguments, context)
 
 
 def build_server(

@@ -47,8 +47,11 @@ def usdc(amount: str | int | Decimal) -> MicroUsdc:
     """Convert an amount in USDC, for example "0.50".
 
     Raises:
+        InvalidArgumentError: It is a float.
         ValueError: The text is no number, or the amount is negative, infinite or has more than six decimals.
     """
+    if isinstance(amount, float):
+        raise InvalidArgumentError(f'{amount} is a float, which is not exact. Write it as text: usdc("{amount}").')
     try:
         micro = Decimal(amount) * MICRO
     except InvalidOperation:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from sightline_client._sync.view import View
 from sightline_client.frame import Frame
+from sightline_client.interrupts import uninterrupted
 
 if TYPE_CHECKING:
     import numpy
@@ -63,6 +64,7 @@ class VideoCapture:
         height, width = self._shape
         return float({CAP_PROP_FRAME_WIDTH: width, CAP_PROP_FRAME_HEIGHT: height}.get(prop, 0))
 
+    @uninterrupted
     def release(self) -> None:
         """End the session, unless it is over.
 
@@ -75,6 +77,7 @@ class VideoCapture:
     def __enter__(self) -> Self:
         return self
 
+    @uninterrupted
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

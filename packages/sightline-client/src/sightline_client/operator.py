@@ -140,7 +140,7 @@ class Operator:
                 with anyio.fail_after(ANSWER_WITHIN_S):
                     verdict = HeartbeatVerdict.model_validate(await socket.receive_json())
                 if not verdict.ok:
-                    self._report("heartbeat_refused", code=verdict.code, message=verdict.message)
+                    self._report("heartbeat_refused", code=verdict.code, message=verdict.hint or verdict.message)
                     self._sequence = max(self._sequence, verdict.last_sequence or 0)
                 due_s = await self._sleep_to_next(due_s)
 
@@ -151,7 +151,7 @@ class Operator:
                 body = self._next_heartbeat()
                 await self._client.call("POST", f"/workspaces/{self._workspace_id}/location", body)
             except ApiError as error:
-                self._report("heartbeat_refused", code=error.code, message=error.message)
+                self._report("heartbeat_refused", code=error.code, message=error.hint or error.message)
                 self._sequence = max(self._sequence, error.last_sequence or 0)
             except SightlineError as error:
                 self._report("call_failed", error=str(error))

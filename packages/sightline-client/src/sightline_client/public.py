@@ -41,6 +41,7 @@ from sightline_client.errors import (
     SessionOverError,
     SightlineError,
     UnavailableError,
+    ViewNotEnteredError,
     WebhookError,
 )
 from sightline_client.event import Event
@@ -105,6 +106,7 @@ __all__ = [
     "UnavailableError",
     "Verification",
     "View",
+    "ViewNotEnteredError",
     "WebhookError",
     "WebhookEvent",
     "usdc",

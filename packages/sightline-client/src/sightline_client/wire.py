@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 from sightline_client.errors import InvalidArgumentError, InvalidIdError
 from sightline_client.models import ApiKeyLimits
 
+PAGES = ("api/v1", "console", "docs", "manual", "mcp", "openapi.json")
+"""Paths of a server that are not its own URL."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 
 
@@ -31,13 +33,19 @@ def server_url(value: str) -> str:
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
+        is_page = any(parts.path.strip("/").endswith(end) for end in PAGES)
     except ValueError:
-        is_usable = False
+        is_usable = is_page = False
     if not is_usable or any(character.isspace() or character in "?#" for character in url):
         shown = url.rpartition("@")[2]  # in front of @ may be a password
         raise InvalidArgumentError(
             f"{shown!r} is not the URL of a server. Check url= or SIGHTLINE_URL: write it with http:// or https:// and "
             "the host, such as https://video.example.com."
+        )
+    if is_page:
+        raise InvalidArgumentError(
+            f"{url.rpartition('@')[2]!r} is a page of a server. Check url= or SIGHTLINE_URL: leave out the path, as in "
+            "https://video.example.com."
         )
     return url.rstrip("/")
 
@@ -48,7 +56,13 @@ def usable_key(value: str | None) -> str | None:
     Raises:
         InvalidArgumentError: It has characters that no key has. The message does not show the key.
     """
+    if value is not None and not isinstance(value, str):
+        raise InvalidArgumentError(f"The API key is {type(value).__name__} and not text. Pass key= as a str.")
     key = (value or "").strip()
+    if key.startswith(('"', "'")):
+        raise InvalidArgumentError(
+            "The API key is in quotes. Check key= or SIGHTLINE_API_KEY: pass it as it was printed, without them."
+        )
     if not all("!" <= character <= "~" for character in key):
         raise InvalidArgumentError(
             "The API key contains a space, a control character or a character that is not ASCII. "

@@ -10,7 +10,7 @@ from sightline_client._async.events import AsyncEvents
 from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.transport import AsyncTransport
 from sightline_client.clip import Clip
-from sightline_client.errors import OutcomeUnknownError
+from sightline_client.errors import OutcomeUnknownError, ReceiptError
 from sightline_client.escrow import Payment, TypedDataSigner
 from sightline_client.frame import FRAME_MAX_AGE_MS, Frame
 from sightline_client.models import (
@@ -40,6 +40,7 @@ from sightline_client.models import (
     SessionPage,
     SessionTerms,
     Settlement,
+    SettlementState,
     Share,
     SharedView,
     ShareList,
@@ -60,10 +61,12 @@ from sightline_client.models import (
     WorkspaceWithRole,
 )
 from sightline_client.money import require_whole_micro_usdc
+from sightline_client.runtime import async_sleep, monotonic_s
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given, segment, wire_limits
 
 SIGN_IN_ATTEMPTS = 3
+SETTLEMENT_POLL_S = 0.5
 IDENTITY: TypeAdapter[Identity] = TypeAdapter(Identity)
 
 
@@ -529,9 +532,36 @@ class AsyncSessions:
         return await self._transport.get(MeterEventPage, f"/sessions/{segment(session_id)}/meter/events", query)
 
     async def receipt(self, session_id: str) -> AsyncReceipt:
-        """Read the receipt of a session that is over. A view's `receipt()` also waits until it is paid."""
+        """Read the receipt of a session that is over. `settled_receipt` also waits until it is paid."""
         data = await self._transport.data("GET", f"/sessions/{segment(session_id)}/receipt")
         return AsyncReceipt(data)
+
+    async def settled_receipt(self, session_id: str, *, wait_s: float = 120.0) -> AsyncReceipt:
+        """Wait until the payment of a session that is over is CONFIRMED, and read the receipt.
+
+        A session without a charge has no payment to wait for: the server settles such sessions in a batch, up to ten
+        minutes later.
+
+        Raises:
+            ReceiptError: The session is not over, or the payment was not confirmed within `wait_s`.
+        """
+        session = await self.get(session_id)
+        if not session.state.is_over:
+            raise ReceiptError(
+                f"Session {session.id} is {session.state}, and has its receipt when it is over. Leave its view, or "
+                f"call sessions.end({session.id!r}); `sightline end {session.id}` on the command line."
+            )
+        deadline_s = monotonic_s() + wait_s
+        while True:
+            settlement = await self.settlement(session.id)
+            if settlement.state == SettlementState.CONFIRMED or session.charged_micro_usdc == 0:
+                return await self.receipt(session.id)
+            if monotonic_s() > deadline_s:
+                raise ReceiptError(
+                    f"The payment of session {session.id} is {settlement.state} after {wait_s:g} s. Ask for the "
+                    "receipt again later; check that the wallet's balance and allowance cover the charge."
+                )
+            await async_sleep(SETTLEMENT_POLL_S)
 
     async def viewer_token(self, session_id: str) -> ViewerToken:
         """Get the WHEP URL of a LIVE session."""

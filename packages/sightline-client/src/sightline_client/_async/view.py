@@ -16,14 +16,15 @@ from sightline_client.errors import (
     MaxChargeError,
     NoOperatorError,
     OutcomeUnknownError,
-    ReceiptError,
     SessionOverError,
     SightlineError,
     UnavailableError,
+    ViewNotEnteredError,
 )
 from sightline_client.escrow import Payment, TypedDataSigner, sign_payment
 from sightline_client.frame import Frame
-from sightline_client.models import Quote, Session, SettlementState
+from sightline_client.interrupts import ViewInterrupts, uninterrupted
+from sightline_client.models import Quote, Session
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import async_finish, async_sleep, monotonic_s
@@ -42,7 +43,8 @@ class AsyncView:
     """A session that lasts as long as the block.
 
     Entering requests the session, has an operator dispatched, and waits until it is LIVE. Leaving ends the session;
-    if it is not LIVE yet, it is cancelled. This also happens when the block fails or is cancelled.
+    if it is not LIVE yet, it is cancelled. This also happens when the block fails or is cancelled, and a second Ctrl-C
+    does not stop it: it counts after the end. One that comes more than 5 s later gives up, with EndNotConfirmedError.
     """
 
     def __init__(
@@ -80,13 +82,19 @@ class AsyncView:
         self._payer = payer
         self._payment = payment
         self._session: Session | None = None
+        self._interrupts = ViewInterrupts()
 
     @property
     def session(self) -> Session:
         """The session as it was last read."""
         if self._session is None:
-            raise RuntimeError("the view was not entered")
+            raise ViewNotEnteredError
         return self._session
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether the view has a session."""
+        return self._session is not None
 
     @property
     def quote(self) -> Quote | None:
@@ -96,20 +104,39 @@ class AsyncView:
     async def __aenter__(self) -> Self:
         await self._check_price()
         try:
+            self._interrupts.open()
             self._session = await self._create()
             await self._dispatch()
             await self._await_live()
         except BaseException as error:
-            # Errors in which the request had no effect leave nothing to end.
-            if self._session is not None or not isinstance(error, SightlineError) or _may_have_created(error):
-                await self._finish()
+            await self._give_up(error)
             raise
         return self
 
+    @uninterrupted
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._finish()
+        await self._leave(error)
+
+    @uninterrupted
+    async def _give_up(self, error: BaseException) -> None:
+        """End what was requested before `error`. Errors in which the request had no effect leave nothing to end."""
+        if self._session is not None or not isinstance(error, SightlineError) or _may_have_created(error):
+            await self._leave(error)
+        else:
+            self._interrupts.close(delivers=True)
+
+    @uninterrupted
+    async def _leave(self, error: BaseException | None) -> None:
+        """End the session. A SIGINT that arrives meanwhile is handled afterwards, unless `error` is one already."""
+        self._interrupts.begin_end()
+        is_ended = False
+        try:
+            await self._finish()
+            is_ended = True
+        finally:
+            self._interrupts.close(delivers=is_ended and (error is None or isinstance(error, Exception)))
 
     async def _check_price(self) -> None:
         if self._quote is None:
@@ -230,9 +257,10 @@ class AsyncView:
         )
         return self._session
 
+    @uninterrupted
     async def end(self) -> Session:
         """End the session before the block is left."""
-        await self._finish()
+        await self._leave(None)
         return self.session
 
     async def receipt(self, *, wait_s: float = 120.0) -> AsyncReceipt:
@@ -244,22 +272,8 @@ class AsyncView:
         Raises:
             ReceiptError: The session is not over, or the payment was not confirmed within `wait_s`.
         """
-        session = await self.refresh()
-        if not session.state.is_over:
-            raise ReceiptError(
-                f"Session {session.id} is {session.state}. Leave the view before you ask for the receipt."
-            )
-        deadline_s = monotonic_s() + wait_s
-        while True:
-            settlement = await self._sessions.settlement(session.id)
-            if settlement.state == SettlementState.CONFIRMED or session.charged_micro_usdc == 0:
-                return await self._sessions.receipt(session.id)
-            if monotonic_s() > deadline_s:
-                raise ReceiptError(
-                    f"The payment of session {session.id} is {settlement.state} after {wait_s:g} s. "
-                    "Call receipt() again later; check that the wallet's balance and allowance cover the charge."
-                )
-            await async_sleep(POLL_S)
+        await self.refresh()
+        return await self._sessions.settled_receipt(self.session.id, wait_s=wait_s)
 
     async def _finish(self) -> None:
         """End or cancel the session, although the caller is cancelled.
@@ -271,7 +285,9 @@ class AsyncView:
             return
         try:
             await async_finish(self._end_what_was_created, FINISH_S)
-        except (SightlineError, TimeoutError) as error:
+        except BaseException as error:
+            if self._session is not None and self._session.state.is_over:
+                raise  # the task was cancelled, and the session has ended nevertheless
             session_id = None if self._session is None else self._session.id
             raise EndNotConfirmedError(session_id, self._key) from error
 
@@ -321,7 +337,7 @@ class AsyncFrames:
     async def __anext__(self) -> Frame:
         await async_sleep(max(0.0, self._next_s - monotonic_s()))
         while True:
-            self._next_s = monotonic_s() + self._interval_s
+            requested_s = monotonic_s()
             try:
                 frame = await self._sessions.frame(
                     self._view.session.id,
@@ -338,6 +354,10 @@ class AsyncFrames:
                 await self._view.refresh()
                 raise StopAsyncIteration from None
             if frame is not None:
+                # A call that waited for video counts from its answer: the next frame is a whole interval later.
+                now_s = monotonic_s()
+                is_late = self._after is None or now_s - requested_s > self._interval_s
+                self._next_s = (now_s if is_late else requested_s) + self._interval_s
                 self._after = frame.sequence
                 return frame
 

@@ -19,6 +19,15 @@ SCOPES: Final = {
     "SUPPLIER": ["sessions:operate", "sessions:read", "wallet:read"],
 }
 """Scopes of an API key, by the role of its workspace."""
+KEY_SCOPES: Final = (
+    "sessions:read",
+    "sessions:create",
+    "sessions:operate",
+    "pricing:read",
+    "wallet:read",
+    "webhooks:write",
+)
+"""Scopes that a key can have. The interface reserves two more, which allow nothing yet."""
 
 
 @contextmanager

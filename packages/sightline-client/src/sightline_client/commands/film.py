@@ -67,7 +67,7 @@ def device(
     import anyio
 
     from sightline_client import DEFAULT_URL
-    from sightline_client.device.run import DeviceOptions, run_device
+    from sightline_client.device.run import DeviceOptions, check_source, run_device
     from sightline_client.operator import Position
 
     with one_line_errors():
@@ -87,6 +87,8 @@ def device(
     url = api or known.url or DEFAULT_URL
     place = None if gps is not None or lat is None or lng is None else Position(lat=lat, lng=lng)
     chosen = source if source is not None else str(clip_path())
+    if (code := check_source(chosen)) != 0:  # a device without video would take sessions that it cannot film
+        raise typer.Exit(code)
     options = DeviceOptions(
         api_url=url,
         api_key=known.api_key,

@@ -13,6 +13,21 @@ from typing_extensions import override
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; lists have one object a line.")]
 Url = Annotated[str | None, typer.Option("--api", help="URL of the server; default: SIGHTLINE_URL.")]
 
+
+def _amount(text: str) -> int:
+    from sightline_client import usdc  # not at the top, so that `--help` is fast
+
+    try:
+        return usdc(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def usdc_option(explained: str) -> Any:
+    """An option with an amount in USDC, such as 0.50; its value is in micro-USDC."""
+    return typer.Option(parser=_amount, metavar="USDC", help=explained)
+
+
 _JSON: Final = "--json"
 _UsageError: Final = cast("type[Exception]", typer.BadParameter.__base__)
 """What the parser raises. Newer versions of typer have it in a private module of theirs, and older ones in click."""

@@ -5,18 +5,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from enum import StrEnum, unique
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sightline_client.commands.access import SCOPES, client, configured_wallet, one_line_errors, own_wallet
-from sightline_client.commands.options import AsJson, PlaceCommand, Url
+from sightline_client.commands.access import KEY_SCOPES, SCOPES, client, configured_wallet, one_line_errors, own_wallet
+from sightline_client.commands.options import AsJson, PlaceCommand, Url, usdc_option
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Event, Sightline
-    from sightline_client.models import MintedKey, Model, MonthStatement, Workspace
+    from sightline_client.models import MintedKey, Model, MonthStatement, Session, Workspace
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Watch"
@@ -31,9 +32,18 @@ invitations_app = typer.Typer(
 app.add_typer(keys_app, name="keys", rich_help_panel=PANEL)
 app.add_typer(invitations_app, name="invitations", rich_help_panel=PANEL)
 
+
+@unique
+class Role(StrEnum):
+    """What a workspace does."""
+
+    CONSUMER = "CONSUMER"
+    SUPPLIER = "SUPPLIER"
+
+
 Slug = Annotated[str | None, typer.Option("--workspace", help="Slug of the workspace; default: the wallet's only one.")]
 
-MaxCharge = Annotated[str | None, typer.Option(help="Highest charge in USDC; more is refused.")]
+MaxCharge = Annotated[int | None, usdc_option("Highest charge; more is refused.")]
 
 
 def _print(value: "Model | dict[str, object]", as_json: bool, text: str) -> None:
@@ -63,40 +73,40 @@ def _statement_lines(found: "MonthStatement") -> Iterator[str]:
 
 def _sign_in(sl: "Sightline", slug: str | None) -> str:
     """Sign in and select a workspace; returns its id."""
-    found = [each for each in sl.auth.sign_in(own_wallet()).workspaces if slug in (None, each.slug)]
+    all_of_them = sl.auth.sign_in(own_wallet()).workspaces
+    own = [each for each in all_of_them if each.slug != f"guest-{each.id.replace('-', '')[:26]}"]  # made by x402
+    found = own if slug is None else [each for each in all_of_them if each.slug == slug]
+    if not own and slug is None:
+        raise ValueError("The wallet has no workspace. Run `sightline signup` with it.")
     if len(found) != 1:
-        names = ", ".join(each.slug for each in found) or "none"
-        raise ValueError(f"The wallet has these workspaces: {names}. Name one with --workspace, or run signup.")
+        names = ", ".join(each.slug for each in all_of_them) or "none"
+        raise ValueError(f"The wallet has these workspaces: {names}. Name one with --workspace.")
     sl.auth.select(found[0].id)
     return found[0].id
 
 
 @app.command(rich_help_panel=PANEL)
 def signup(
-    role: Annotated[str, typer.Option(help="CONSUMER or SUPPLIER.")] = "CONSUMER",
+    role: Annotated[Role, typer.Option(help="What the workspace does: buy views, or film.")] = Role.CONSUMER,
     slug: Annotated[str | None, typer.Option(help="Slug of the workspace; default: made from the address.")] = None,
     fund: Annotated[
-        str | None, typer.Option(help="Also send this much test USDC from the faucet of --data-dir and approve it.")
+        int | None, usdc_option("Also send this much test USDC from the faucet of --data-dir and approve it.")
     ] = None,
     data_dir: Annotated[Path, typer.Option(help="Data directory of the server, for --fund.")] = Path("sightline-data"),
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a wallet, a workspace and an API key, and print them. SIGHTLINE_WALLET_KEY names an own wallet."""
-    from sightline_client import usdc
     from sightline_client.commands import installed_commands
 
     with one_line_errors(as_json=as_json), client(api) as sl:
         from sightline_client.wallet import LocalWallet
 
-        funds = None if fund is None else usdc(fund)
-        if funds is not None and not installed_commands():
+        if fund is not None and not installed_commands():
             raise ValueError("--fund needs the server's package on this machine. Run: pip install sightline-live")
         own = configured_wallet()
         wallet = LocalWallet.create() if own is None else own
         name = slug or f"{role.lower()}-{wallet.address[2:10].lower()}"
-        if role not in SCOPES:
-            raise ValueError(f"The role {role} does not exist. Use one of {', '.join(SCOPES)}.")
         workspace = sl.workspaces.create(wallet, slug=name, name=name, roles=[role])
         sl.auth.sign_in(wallet, workspace_id=workspace.id)
         minted = sl.keys.mint(workspace.id, label="signup", scopes=SCOPES[role])
@@ -107,8 +117,8 @@ def signup(
             "walletAddress": wallet.address,
             "walletKey": wallet.private_key,
         }
-        if funds is not None:
-            _fund(sl, wallet, funds, data_dir)
+        if fund is not None:
+            _fund(sl, wallet, fund, data_dir)
     _print(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
 
 
@@ -158,14 +168,20 @@ def list_keys(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> No
 @keys_app.command("mint")
 def mint_key(
     label: str,
-    scope: Annotated[list[str], typer.Option(help="May be repeated.")],
+    scope: Annotated[list[str], typer.Option(help=f"May be repeated: {', '.join(KEY_SCOPES)}.")],
+    per_session: Annotated[int | None, usdc_option("Most that one session of this key may cost.")] = None,
+    per_day: Annotated[int | None, usdc_option("Most that the sessions of this key may cost a day.")] = None,
     slug: Slug = None,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Mint a key, and print its plaintext. It cannot be shown again."""
     with one_line_errors(as_json=as_json), client(api) as sl:
-        minted = sl.keys.mint(_sign_in(sl, slug), label=label, scopes=scope)
+        from sightline_client.models import ApiKeyLimits
+
+        limits = ApiKeyLimits(per_session_micro_usdc=per_session, per_day_micro_usdc=per_day)
+        is_limited = limits != ApiKeyLimits()
+        minted = sl.keys.mint(_sign_in(sl, slug), label=label, scopes=scope, limits=limits if is_limited else None)
     _print(minted, as_json, minted.plaintext)
 
 
@@ -229,17 +245,17 @@ def statement(
 def request(
     lat: float,
     lng: float,
-    seconds: Annotated[int, typer.Option(help="Longest duration.")] = 300,
+    seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 300,
     instructions: Annotated[str | None, typer.Option(help="Text for the operator.")] = None,
     max_charge: MaxCharge = None,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds."""
-    from sightline_client import usdc
+    """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds.
 
+    If no operator is available, the session is cancelled.
+    """
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        limit = None if max_charge is None else usdc(max_charge)
         quote = sl.quote(lat, lng, seconds=seconds)
         session = sl.sessions.create(
             lat,
@@ -247,22 +263,63 @@ def request(
             seconds=seconds,
             quote_id=quote.quote_id,
             instructions=instructions,
-            max_hold_micro_usdc=limit,
+            max_hold_micro_usdc=max_charge,
         )
-        typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
-        session = sl.sessions.dispatch(session.id)
+        if not as_json:
+            typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
+        try:
+            session = sl.sessions.dispatch(session.id)
+        except BaseException:
+            _withdraw(sl, session.id)
+            raise
     _print(session, as_json, session.id)
+
+
+def _withdraw(sl: "Sightline", session_id: str) -> None:
+    """End or cancel a session that the command fails to hand over: it would run, and cost, without its consumer.
+
+    Raises:
+        EndNotConfirmedError: The server did not confirm it.
+    """
+    from sightline_client.errors import EndNotConfirmedError, SightlineError
+
+    try:
+        _end(sl, session_id)
+    except SightlineError as error:
+        raise EndNotConfirmedError(session_id, None) from error
+
+
+def _end(sl: "Sightline", session_id: str) -> "Session":
+    """End a session, or cancel it if it has no operator yet. Returns it as it is if it is over."""
+    from sightline_client.errors import InvalidStateError
+
+    session = sl.sessions.get(session_id)
+    if session.state.is_over:
+        return session
+    try:
+        return sl.sessions.cancel(session_id) if session.state == "REQUESTED" else sl.sessions.end(session_id)
+    except InvalidStateError:
+        session = sl.sessions.get(session_id)
+        if not session.state.is_over:  # it did not end in between
+            raise
+        return session
+
+
+def _above_0(fps: float) -> float:
+    if not fps > 0:
+        raise typer.BadParameter(f"{fps} is not above 0. Give frames a second, such as 1 or 0.2.")
+    return fps
 
 
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def watch(
     lat: float,
     lng: float,
-    seconds: Annotated[int, typer.Option(help="Longest duration.")] = 60,
+    seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 60,
     max_charge: MaxCharge = None,
-    fps: Annotated[float, typer.Option(help="Frames a second.")] = 1.0,
-    count: Annotated[int | None, typer.Option(help="Stop after this many frames.")] = None,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for an operator.")] = 60.0,
+    fps: Annotated[float, typer.Option(callback=_above_0, help="Frames a second.")] = 1.0,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many frames.")] = None,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for an operator.")] = 60.0,
     width: Annotated[int | None, typer.Option(help="Width in pixels.")] = None,
     out: Annotated[Path, typer.Option(help="Directory for the frames.")] = Path("frames"),
     signed: Annotated[
@@ -271,17 +328,17 @@ def watch(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Request a session, save its frames, end it at Ctrl-C, and print the receipt."""
-    from sightline_client import usdc
+    """Request a session, save its frames, end it at Ctrl-C, and print the receipt.
+
+    Exit code 1 if no frame came.
+    """
     from sightline_client.commands.signals import stop_like_ctrl_c
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        limit = None if max_charge is None else usdc(max_charge)
         out.mkdir(parents=True, exist_ok=True)
-        view, saved = sl.view(lat, lng, seconds=seconds, max_charge=limit, operator_wait_s=wait), 0
-        frames = view.frames(
-            fps=fps, width=width, signed=signed or None
-        )  # refuses a wrong --fps before the session is bought
+        view = sl.view(lat, lng, seconds=seconds, max_charge=max_charge, operator_wait_s=wait)
+        saved, is_stopped = 0, False
+        frames = view.frames(fps=fps, width=width, signed=signed or None)
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         try:
             with view:
@@ -293,7 +350,10 @@ def watch(
                     if saved == count:
                         break
         except KeyboardInterrupt:
-            typer.echo("ended", err=True)
+            if not view.is_entered:
+                raise
+            is_stopped = True
+            typer.echo(f"Session {view.session.id} has ended.", err=True)
         receipt, config = view.receipt(), sl.config()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {
@@ -306,6 +366,10 @@ def watch(
     paid = "nothing to pay" if receipt.tx_hash is None else f"paid in {receipt.tx_hash}"
     text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC, {paid}"
     _print(said, as_json, text)
+    if saved == 0 and not is_stopped:
+        if not as_json:
+            typer.echo("No frame came: the operator's device sent no video. Try again.", err=True)
+        raise typer.Exit(1)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -337,14 +401,13 @@ def extend(
     as_json: AsJson = False,
 ) -> None:
     """Give a LIVE session more time. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays."""
-    from sightline_client import usdc
     from sightline_client.escrow import sign_payment
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        limit, wallet, payment = None if max_charge is None else usdc(max_charge), configured_wallet(), None
+        wallet, payment = configured_wallet(), None
         if wallet is not None and sl.sessions.get(session_id).hold_tx_hash is not None:
             payment = sign_payment(sl.sessions.extension_terms(session_id, seconds=seconds), wallet)
-        session = sl.sessions.extend(session_id, seconds, max_hold_micro_usdc=limit, payment=payment)
+        session = sl.sessions.extend(session_id, seconds, max_hold_micro_usdc=max_charge, payment=payment)
     text = f"{session.id} ends at {session.expires_at}, and costs at most {session.hold_micro_usdc.usdc} USDC"
     _print(session, as_json, text)
 
@@ -352,26 +415,23 @@ def extend(
 @app.command(rich_help_panel=PANEL)
 def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
     """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
-    from sightline_client.errors import InvalidStateError
-
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        session = sl.sessions.get(session_id)
-        if not session.state.is_over:
-            try:
-                is_requested = session.state == "REQUESTED"
-                session = sl.sessions.cancel(session_id) if is_requested else sl.sessions.end(session_id)
-            except InvalidStateError:
-                session = sl.sessions.get(session_id)
-                if not session.state.is_over:  # it did not end in between
-                    raise
+        session = _end(sl, session_id)
     _print(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")
+
+
+def _http_url(url: str | None) -> str | None:
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"{url} is not a URL. Write it with http:// and the host: http://127.0.0.1:4242/hook.")
+    return url
 
 
 @app.command(rich_help_panel=PANEL)
 def listen(
     session_id: Annotated[str | None, typer.Argument(help="A session; default: the key's workspace.")] = None,
     forward_to: Annotated[
-        str | None, typer.Option(help="URL of a local program that gets the events as signed webhooks.")
+        str | None,
+        typer.Option(callback=_http_url, help="URL of a local program that gets the events as signed webhooks."),
     ] = None,
     secret: Annotated[
         str | None,

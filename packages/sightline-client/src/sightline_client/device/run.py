@@ -105,6 +105,17 @@ async def run_device(options: DeviceOptions) -> int:
     return 0
 
 
+def check_source(source: str) -> int:
+    """Open a file or look for a V4L2 device, in a process of its own, because the libraries of video need memory.
+
+    Returns:
+        0 if it can be published, or if it is a camera's URL, which may answer later; else 1, with the reason on stderr.
+    """
+    command = [sys.executable, "-m", "sightline_client.video.publish", "--check"]
+    env = os.environ | {SOURCE_VARIABLE: source}
+    return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, check=False).returncode  # noqa: S603  own command
+
+
 async def _publish(source: str, whip_url: str) -> None:
     """Run a publisher until it ends. When this is cancelled, it gets SIGTERM, and SIGKILL after STOP_S."""
     publisher = await anyio.open_process(
@@ -136,7 +147,7 @@ async def _problem(client: AsyncSightline) -> str | None:
     try:
         me = await client.me()
     except ApiError as error:
-        return f"{client.url} refuses the API key: {error.message} Check SIGHTLINE_API_KEY."
+        return f"{client.url} refuses the API key: {error.message}. Check SIGHTLINE_API_KEY."
     except NotReachedError as error:
         return f"Cannot reach {client.url}: {error.__cause__}. Check --api."
     except InvalidResponseError:

@@ -244,15 +244,38 @@ def publish_source(source: str, whip_url: str, seconds: float | None = None) -> 
     return 0
 
 
+def check_source(source: str) -> int:
+    """Open a file once, and look for a device. Returns 1 if it cannot be published, and prints why.
+
+    The source of a URL is not opened: a camera may be switched on later.
+    """
+
+    async def open_file() -> None:
+        FileTrack(Path(source)).stop()
+
+    try:
+        if not is_live(source):
+            asyncio.run(open_file())
+        elif source.startswith("/dev/") and not Path(source).exists():
+            raise UnusableFileError(f"{source} does not exist")
+    except UnusableFileError as error:
+        sys.stderr.write(f"{error}. Check --source.\n")
+        return 1
+    return 0
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="Publish a file or a camera by WHIP.")
     parser.add_argument("source", nargs="?", default=os.environ.get(SOURCE_VARIABLE))
     parser.add_argument("--whip", default=os.environ.get(WHIP_VARIABLE), metavar="URL")
     parser.add_argument("--seconds", type=float, default=None)
+    parser.add_argument("--check", action="store_true", help="Only check that the source can be published.")
     given = parser.parse_args()
     if given.source is None:
         parser.error(f"name a source, or set {SOURCE_VARIABLE}")
+    if given.check:
+        return check_source(given.source)
     if given.whip is None:
         parser.error(f"give --whip, or set {WHIP_VARIABLE}")
     return publish_source(given.source, given.whip, given.seconds)

@@ -1,0 +1,81 @@
+"""The command `sightline receipt`."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from sightline_client.commands.access import client, one_line_errors
+from sightline_client.commands.options import AsJson, Url
+
+# The command imports the client when it runs, so that `--help` is fast.
+if TYPE_CHECKING:
+    from sightline_client.verification import TrustedDeployment
+
+PANEL: Final = "Watch"
+"""Heading of `sightline --help`."""
+TITLES: Final = {
+    "hashChain": "the events are complete and in order",
+    "cleanSeconds": "the seconds follow from the events",
+    "charge": "the charge is seconds x rate",
+    "fee": "the fee is its share of the charge",
+    "settled": "the chain has the payment",
+}
+SKIPPED: Final = {
+    "notSettled": "nothing is charged, or the payment is not confirmed yet",
+    "deploymentMissing": "no contract to trust",
+    "transactionMissing": "the node does not have the transaction",
+}
+
+app = typer.Typer()
+
+
+def _deployment(text: str | None) -> "TrustedDeployment | None":
+    from sightline_client.verification import TrustedDeployment
+
+    if text is None:
+        return None
+    chain_id, *addresses = text.split(",")
+    if not chain_id.isdecimal() or len(addresses) != 2:
+        raise typer.BadParameter("Write CHAIN_ID,SETTLEMENT_ADDRESS,USDC_ADDRESS.", param_hint="--deployment")
+    return TrustedDeployment(int(chain_id), *addresses)
+
+
+@app.command(rich_help_panel=PANEL)
+def receipt(
+    session_id: str,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until the payment is confirmed.")] = 120.0,
+    deployment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHAIN_ID,SETTLEMENT,USDC",
+            help="Chain and contracts that must have paid; default: what the server says of itself.",
+        ),
+    ] = None,
+    rpc_url: Annotated[str | None, typer.Option(help="Node of the chain; default: that of the server.")] = None,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute a session's seconds, charge and fee again, look its payment up on the chain, and print them.
+
+    Exit code 1 if a value is wrong. A check that was not made is named.
+    """
+    trusted = _deployment(deployment)
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        found, config = sl.sessions.settled_receipt(session_id, wait_s=wait), sl.config()
+        result = found.verify(deployment=trusted or config.deployment, rpc=rpc_url or config.rpc_url)
+    skipped = {str(check): str(reason) for check, reason in result.skipped.items()}
+    if as_json:
+        said = {
+            "id": found.session.id,
+            "cleanSeconds": found.seconds,
+            "chargedMicroUsdc": str(found.charged),
+            "settlementTxHash": found.tx_hash,
+            "checks": {name: skipped.get(name, "passed") for name in TITLES},
+        }
+        typer.echo(json.dumps(said))
+        return
+    typer.echo(f"{found.seconds} s, {found.charged.usdc} USDC, paid in {found.tx_hash or 'no transaction'}")
+    for name, title in TITLES.items():
+        why = skipped.get(name)
+        typer.echo(f"  checked      {title}" if why is None else f"  not checked  {title}: {SKIPPED[why]}")
