@@ -59,7 +59,7 @@ class Outbox:
 
 
 @dataclass
-class Counter:
+class Surroundings:
     """A clock that stands still, and how often the relayer was woken."""
 
     ms: int = NOW_S * 1_000 + 999
@@ -76,10 +76,10 @@ class Counter:
         self.budgets.append(owner)
 
 
-def relay_of(token: Token, outbox: Outbox, counter: Counter) -> PermitRelay:
+def relay_of(token: Token, outbox: Outbox, around: Surroundings) -> PermitRelay:
     made: Any = PermitRelay
-    relay: PermitRelay = made(outbox, token, TOKEN, SPENDER, clock=counter)
-    relay.require_budget, relay.wake_relayer = counter.require_budget, counter.wake
+    relay: PermitRelay = made(outbox, token, TOKEN, SPENDER, clock=around)
+    relay.require_budget, relay.wake_relayer = around.require_budget, around.wake
     return relay
 
 
@@ -96,17 +96,17 @@ def signed(account: Any = OWNER, **changed: Any) -> SignedPermit:
 async def refused(token: Token, permit: SignedPermit, outbox: Outbox | None = None) -> tuple[Code, str]:
     rows = outbox or Outbox()
     with pytest.raises(RefusedError) as caught:
-        await relay_of(token, rows, Counter()).relay(permit, OWNER.address)
+        await relay_of(token, rows, Surroundings()).relay(permit, OWNER.address)
     return caught.value.refusal.code, caught.value.refusal.message or ""
 
 
 async def test_a_permit_is_valid_for_thirty_seconds_at_least() -> None:
-    counter, taken = Counter(), Outbox([SettlementState.MINED])
-    made = await relay_of(Token(), taken, counter).relay(signed(), OWNER.address)
-    assert (made.state, counter.budgets) == (SettlementState.MINED, [OWNER.address.lower()])
+    around, taken = Surroundings(), Outbox([SettlementState.MINED])
+    made = await relay_of(Token(), taken, around).relay(signed(), OWNER.address)
+    assert (made.state, around.budgets) == (SettlementState.MINED, [OWNER.address.lower()])
     code, message = await refused(Token(), signed(deadline_s=NOW_S + LEAST_S - 1))
     assert (code, "at least 30 seconds" in message) == (Code.INVALID_INPUT, True)
-    assert await relay_of(Token(), Outbox([SettlementState.MINED]), Counter()).relay(
+    assert await relay_of(Token(), Outbox([SettlementState.MINED]), Surroundings()).relay(
         signed(deadline_s=NOW_S + 10**6), OWNER.address
     )
 
@@ -123,7 +123,7 @@ async def test_a_permit_has_the_next_nonce_of_its_owner(nonce: int, code: Code, 
 async def test_a_signature_of_another_key_is_taken_only_of_an_owner_with_code() -> None:
     code, message = await refused(Token(), signed(OTHER))
     assert (code, "not that of its owner" in message) == (Code.INVALID_INPUT, True)
-    relay = relay_of(Token(code_of_owner=b"\x60"), Outbox([SettlementState.MINED]), Counter())
+    relay = relay_of(Token(code_of_owner=b"\x60"), Outbox([SettlementState.MINED]), Surroundings())
     assert (await relay.relay(signed(OTHER), OWNER.address)).state is SettlementState.MINED
 
 
@@ -133,7 +133,7 @@ async def test_a_token_whose_answer_is_no_number_has_no_permit(length: int) -> N
 
 
 async def test_the_first_permit_of_an_owner_has_the_nonce_zero() -> None:
-    relay = relay_of(Token(nonce=bytes(32)), Outbox([SettlementState.MINED]), Counter())
+    relay = relay_of(Token(nonce=bytes(32)), Outbox([SettlementState.MINED]), Surroundings())
     assert (await relay.relay(signed(nonce=0), OWNER.address)).nonce == 0
 
 
@@ -142,12 +142,12 @@ async def test_a_permit_beside_another_one_with_its_nonce_is_a_conflict() -> Non
 
 
 async def test_a_call_waits_twelve_seconds_and_wakes_the_relayer_ten_times_a_second(autojump_clock: Any) -> None:
-    counter, outbox = Counter(), Outbox()
+    around, outbox = Surroundings(), Outbox()
     began = trio.current_time()
     with pytest.raises(UnavailableError):
-        await relay_of(Token(), outbox, counter).relay(signed(), OWNER.address)
+        await relay_of(Token(), outbox, around).relay(signed(), OWNER.address)
     assert trio.current_time() - began == pytest.approx(WAIT_S)
-    assert counter.woken in (120, 121)
+    assert around.woken in (120, 121)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ async def test_a_call_waits_twelve_seconds_and_wakes_the_relayer_ten_times_a_sec
 )
 async def test_a_call_waits_while_the_permit_is_on_its_way(autojump_clock: Any, states: list[SettlementState]) -> None:
     expected = states[-1]
-    made = await relay_of(Token(), Outbox([*states]), Counter()).relay(signed(), OWNER.address)
+    made = await relay_of(Token(), Outbox([*states]), Surroundings()).relay(signed(), OWNER.address)
     assert made.state is expected
     assert trio.current_time() < 1
 
@@ -173,8 +173,8 @@ async def test_a_permit_that_the_token_refuses_ends_the_call_with_the_reason(
 
 
 async def test_a_repeat_of_a_permit_on_its_way_is_not_checked_again() -> None:
-    token, outbox, counter = Token(), Outbox([SettlementState.MINED]), Counter()
-    relay = relay_of(token, outbox, counter)
+    token, outbox, around = Token(), Outbox([SettlementState.MINED]), Surroundings()
+    relay = relay_of(token, outbox, around)
     await relay.relay(signed(), OWNER.address)
     asked = len(token.gas)
     outbox.states = [SettlementState.SENT, SettlementState.MINED]

@@ -38,6 +38,8 @@ class KeyServer:
     """Changes a transaction before it is signed."""
     spoiled: Callable[[bytes], bytes] = bytes
     """Changes what was signed."""
+    shown: Callable[[str], Any] = str
+    """Changes how it is answered."""
     signed: int = 0
     refused: int = 0
     life: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -65,7 +67,7 @@ class KeyServer:
         transaction = self.altered({name: value for name, value in asked.items() if name != "from"})
         raw = self.spoiled(bytes(Account.sign_transaction(transaction, self.key).raw_transaction))
         text = "0x" + raw.hex()
-        return {"result": {"raw": text, "tx": asked} if self.shows_object else text}
+        return {"result": {"raw": text, "tx": asked} if self.shows_object else self.shown(text)}
 
     async def serve(self, stream: trio.SocketStream) -> None:
         received = b""

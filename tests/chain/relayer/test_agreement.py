@@ -87,15 +87,16 @@ async def test_an_endpoint_contradicts_once_it_has_the_block_of_that_height_with
         assert (await desk.state(session_id), faults(desk)) == (SettlementState.MINED, [2, 2])
 
 
-async def test_two_endpoints_confirm_what_a_third_one_has_not_and_only_the_third_is_named() -> None:
-    async with a_desk(3) as (desk, (first, second, third)):
+@pytest.mark.parametrize("agreeing", [2, 3])
+async def test_endpoints_that_agree_confirm_what_another_one_has_not_and_only_that_is_named(agreeing: int) -> None:
+    async with a_desk(agreeing + 1) as (desk, nodes):
         relayer, session_id = desk.relayer(depth=1), await desk.ended()
         await relayer.work_once(desk.hear)
-        third.pool.clear()
-        mine(first, second, third, count=2)
+        nodes[-1].pool.clear()
+        mine(*nodes, count=2)
         await relayer.work_once(desk.hear)
         assert await desk.state(session_id) is SettlementState.CONFIRMED
-        assert faults(desk) == [0, 0, 1]
+        assert faults(desk) == [*[0] * agreeing, 1]
 
 
 async def test_a_transaction_that_the_first_endpoint_does_not_have_is_found_at_the_others() -> None:

@@ -137,6 +137,14 @@ async def test_what_is_no_signature_of_the_key_is_refused(spoiled: Callable[[byt
             await sign(key)
 
 
+@pytest.mark.parametrize("answer", [None, 5, "0xzz", {}, {"raw": None}, ["0x02"]])
+async def test_an_answer_without_bytes_is_a_fault_of_the_signer(answer: Any) -> None:
+    async with served(KeyServer(shown=lambda _: answer)) as url, opened(url) as key:
+        with pytest.raises(SignerUnavailableError, match="no signed transaction"):
+            await sign(key)
+        assert key.why_away == "the relayer's signer returned no signed transaction of type 2"
+
+
 async def test_a_signer_with_another_key_than_it_says_is_refused() -> None:
     server = KeyServer()
     async with served(server) as url, opened(url) as key:

@@ -71,6 +71,8 @@ class ScriptedNode:
         self.limits: dict[str, tuple[int, int, int]] = {}
         """Limits (per session, per day, and 1 if set) by lower-case address."""
         self.spent: dict[str, int] = {}
+        self.days: set[int] = set()
+        """UTC days for which it was asked what was spent."""
         self.lost_logs: set[str] = set()
         self.lost_receipts: set[str] = set()
         self.receipt_fees: dict[str, str] = {}
@@ -184,6 +186,7 @@ class ScriptedNode:
         if data[:4] == LIMITS:
             return "0x" + "".join(word(number)[2:] for number in self.limits.get(account, (0, 0, 0)))
         if data[:4] == SPENT_ON_DAY:
+            self.days.add(int.from_bytes(data[36:68], "big"))
             return word(self.spent.get(account, 0))
         assert data[:4] == ALLOWANCE
         granted = [

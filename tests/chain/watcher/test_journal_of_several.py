@@ -9,7 +9,7 @@ import structlog.testing
 
 from sightline.chain.rpc.health import EndpointFault
 from sightline.domain.books.journal import EntryKind
-from tests.chain.watcher.scripted_node import ScriptedNode, open_scripted, word
+from tests.chain.watcher.scripted_node import RELAYER, ScriptedNode, open_scripted, word
 from tests.chain.watcher.test_watcher_books import Office
 from tests.contract.ledger.ledgers import SESSION, a_payload, an_attempt
 
@@ -77,6 +77,16 @@ async def test_one_of_several_delays_nothing_and_is_named_alone(count: int, plac
         named = [each for each in logs if each["event"] == "chain_endpoint_disagrees"]
         assert [(each["endpoint"], each["is_outvoted"]) for each in named] == [(f"node{place}", True)]
         assert [bool(each) for each in faults(office)] == [number == place for number in range(count)]
+
+
+async def test_an_endpoint_whose_logs_contradict_its_receipt_of_our_transaction_is_named_by_the_others() -> None:
+    async with an_office(3) as (office, nodes):
+        await office.catch_up(depth=0)
+        await office.ledger.compose(a_payload(SESSION), now_ms=0)
+        await office.ledger.store_signed(RELAYER, [an_attempt(tx_hash=office.pay())], now_ms=0)
+        nodes[2].data_of_logs = LIE
+        assert 60 in await amounts(office)
+        assert [bool(each) for each in faults(office)] == [False, False, True]
 
 
 @pytest.mark.parametrize("place", [0, 1])

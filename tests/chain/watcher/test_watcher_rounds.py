@@ -212,6 +212,29 @@ async def test_an_endpoint_without_a_head_is_an_outage(post: Post, autojump_cloc
         await post.watcher().watch_once()
 
 
+@pytest.mark.parametrize(("at_s", "day"), [(86_399.9, 0), (86_400, 1), (3 * 86_400 + 50_000, 3)])
+async def test_what_a_wallet_has_spent_is_read_for_the_utc_day_of_the_clock(
+    post: Post, autojump_clock: Any, at_s: float, day: int
+) -> None:
+    await trio.sleep_until(at_s)
+    post.node.limits[ALICE] = (10, 100, 1)
+    await post.track(ALICE)
+    await catch_up(post.watcher())
+    assert post.node.days == {day}
+
+
+async def test_a_block_that_the_endpoint_does_not_have_yet_is_named(post: Post, autojump_clock: Any) -> None:
+    post.node.mine()
+    watcher = post.watcher()
+    await catch_up(watcher)
+    for _ in range(3):
+        post.node.mine()
+    answer = post.node._eth_getBlockByNumber
+    post.node._eth_getBlockByNumber = lambda tag, full: answer(tag, full) if tag == "latest" else None  # type: ignore[method-assign]  # a node behind a balancer
+    with pytest.raises(ChainUnavailableError, match="block 2 is missing, and the head is 4"):
+        await watcher.watch_once()
+
+
 @pytest.mark.parametrize("is_same_chain", [True, False])
 async def test_an_endpoint_far_behind_must_still_serve_the_same_chain(
     post: Post, autojump_clock: Any, is_same_chain: bool
