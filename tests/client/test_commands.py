@@ -302,7 +302,6 @@ def test_the_commands_read_server_and_key_from_a_file(dev: dict[str, Any], tmp_p
     [
         (("watch", "1", "2"), {"SIGHTLINE_API_KEY": ""}, "`sightline signup` creates a key"),
         (("request", "1", "2"), {"SIGHTLINE_API_KEY": "svc_test_wrong"}, "sightline login"),
-        (("listen",), {"SIGHTLINE_URL": "http://127.0.0.1:9"}, "Check url= or SIGHTLINE_URL"),
         (("login",), {"SIGHTLINE_WALLET_KEY": ""}, "create one with `sightline signup`"),
         (("login",), {"SIGHTLINE_WALLET_KEY": "0x12"}, "64 hex digits"),
         (("keys", "list"), {"SIGHTLINE_CONFIG": "/nowhere.toml"}, "Cannot read /nowhere.toml"),

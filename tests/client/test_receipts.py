@@ -115,7 +115,7 @@ async def test_a_payment_is_verified_only_by_a_deployment_and_a_node_that_the_ca
     assert result.skipped == {ReceiptCheck.SETTLED: SkipReason.TRANSACTION_MISSING}
     with pytest.raises(ValueError, match="A receipt may name any contract"):
         await receipt.verify(rpc=node)
-    with pytest.raises(ChainError):
+    with pytest.raises(ChainError, match="Check its URL"):
         await receipt.verify(deployment=TRUSTED, rpc="http://127.0.0.1:1")
     assert (await receipt.verify(deployment=TRUSTED, rpc=node)).skipped == {}
 

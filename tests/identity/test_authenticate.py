@@ -68,12 +68,14 @@ async def test_a_cookie_becomes_a_principal_of_its_wallet(world: World) -> None:
 async def test_no_credential_is_refused(world: World) -> None:
     assert await refusal_of(world, {}) == refusals.MISSING_CREDENTIAL
     assert await refusal_of(world, {"cookie": "theme=dark"}) == refusals.MISSING_CREDENTIAL
+    for empty in ("Bearer", "Bearer "):
+        assert await refusal_of(world, {"authorization": empty}) == refusals.MISSING_CREDENTIAL
 
 
 async def test_malformed_and_unknown_keys_are_refused_alike(world: World) -> None:
     _, key = await a_key(world)
     unknown = key[:-1] + ("1" if key[-1] != "1" else "2")
-    values = ["", "Bearer", "Bearer ", f"Basic {key}", key, "Bearer x", f"Bearer {unknown}"]
+    values = ["", f"Basic {key}", key, "Bearer x", f"Bearer {unknown}"]
     values += [f"Bearer {key}x", f"Bearer {key},", "Bearer " + "x" * 5_000, "Bearer \x00", "Bearer é"]
     for value in values:
         assert await refusal_of(world, {"authorization": value}) == refusals.INVALID_CREDENTIAL, value

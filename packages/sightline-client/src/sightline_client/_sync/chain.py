@@ -54,7 +54,10 @@ class Chain:
             with httpx2.Client(timeout=TIMEOUT_S) as http:
                 answer = (http.post(self._rpc_url, json=request)).json()
         except (httpx2.TransportError, ValueError) as error:
-            raise ChainError(f"{method}: no answer from the JSON-RPC endpoint ({error})") from error
+            # Without the URL: that of a provider has a secret.
+            raise ChainError(
+                f"{method}: no answer from the node ({error}). Check its URL (rpc=), and that it runs."
+            ) from error
         if "error" in answer:
             raise ChainError(f"{method}: {answer['error'].get('message')}")
         return answer["result"]
