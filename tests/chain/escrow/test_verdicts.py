@@ -54,6 +54,8 @@ class EscrowNode(SettlingNode):
         super().__init__()
         self.now_s = OPENED_S
         """Time of the newest block."""
+        self.coming_s: int | None = None
+        """Time of the block that would be made now; None if the node does not know one."""
         self.states: dict[str, bytes] = {}
         """The contract's state of sessions by their hash."""
         self.nonce = 0
@@ -63,6 +65,8 @@ class EscrowNode(SettlingNode):
         self.trials: list[dict[str, Any]] = []
 
     def _eth_getBlockByNumber(self, tag: str, is_full: bool) -> dict[str, Any] | None:  # noqa: N802
+        if tag == "pending":
+            return None if self.coming_s is None else {"timestamp": hex(self.coming_s)}
         block = super()._eth_getBlockByNumber(tag, is_full)
         return None if block is None else block | {"timestamp": hex(self.now_s)}
 
@@ -191,6 +195,18 @@ async def test_a_charge_may_have_thirty_seconds_more_than_have_passed_on_the_cha
     early = await verdict(bench.captures, a_charge(session, passed_s + 31))
     assert (early.verdict, early.is_refused) == (WAIT, False)
     assert early.reason == "the chain's clock is behind the session's"
+
+
+@pytest.mark.parametrize(("newest_s", "coming_s"), [(0, 70), (70, 0), (70, None)])
+async def test_the_later_of_the_newest_and_the_coming_block_is_the_chains_time(
+    bench: Bench, newest_s: int, coming_s: int | None
+) -> None:
+    session = of_state()
+    bench.knows(session)
+    bench.node.now_s = OPENED_S + newest_s
+    bench.node.coming_s = None if coming_s is None else OPENED_S + coming_s
+    assert (await verdict(bench.captures, a_charge(session, 70 + SLACK_S))).verdict is SIGN
+    assert (await verdict(bench.captures, a_charge(session, 71 + SLACK_S))).verdict is WAIT
 
 
 async def test_a_session_that_is_closed_on_the_chain_is_adopted(bench: Bench) -> None:
