@@ -21,6 +21,8 @@ from sightline_client import AsyncSightline, Sightline
 from sightline_client._async import view as async_view
 from sightline_client._sync import view as sync_view
 
+# A shell's background jobs ignore SIGINT, and so do their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 async_view.POLL_S = sync_view.POLL_S = 0.02
 FILES = ("_sync/view.py", "_async/view.py", "runtime.py", "interrupts.py")
 LEAVING = ("__exit__", "__aexit__")
@@ -120,7 +122,7 @@ async def test_a_second_ctrl_c_at_any_line_of_leaving_a_view_ends_its_session(wa
     assert all(each["isOwn"] for each in told), "the handler of before is back"
 
 
-async def run_program(way: str, step: int = 9) -> list[dict[str, Any]]:
+async def run_program(way: str, step: int = 61) -> list[dict[str, Any]]:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
         await operator.go_online()

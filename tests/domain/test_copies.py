@@ -21,7 +21,14 @@ FILM = Film().both(T0, T0 + 4_000)
 LIVE = replace(FILM.live, pause_reason=PauseReason.MEDIA_LOST, consumer_seen_ms=T0 + 9, hold_tx_hash="0xef")
 MORE = SessionExtension(id="e", seconds=1, amount=MicroUsdc(1))
 SESSION = replace(
-    FILM.session, version=7, head_hash="ab", events=3, ended_head_hash="cd", extensions=(MORE,), extending=MORE
+    FILM.session,
+    version=7,
+    head_hash="ab",
+    events=3,
+    ended_head_hash="cd",
+    extensions=(MORE,),
+    extending=MORE,
+    ended_by="0xab",
 )
 LOCATION = replace(LIVE.location, last_fix=a_fix(T0 + 77), last_sequence=77)
 WORKSPACE = a_workspace(
