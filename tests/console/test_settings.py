@@ -136,7 +136,7 @@ def test_the_operations_page_asks_for_the_token(browser: Browser, configured: Co
         review.look(ops, "ops-token")
         ops.page.fill("#token", "wrong")
         ops.click("#enter")
-        ops.shows("#token")
+        ops.shows("#token-wrong")
         ops.page.fill("#token", TOKEN)
         ops.click("#enter")
         ops.shows("[data-ready=database].right")

@@ -118,7 +118,7 @@ def test_a_view_that_was_ended_on_another_device_leaves_its_receipt_here(browser
         consumer.go("wallet")
         consumer.shows(".running .badge.live")
         consumer.page.evaluate(END, session_id)  # as another browser does
-        consumer.shows(".running.over", "Ended by your workspace, in another browser or on another device.")
+        consumer.shows(".running.over", "Ended by your workspace, with the wallet 0x")
         review = Review()
         review.look(consumer, "running-over")
         operator.shows(".running.over", "The viewer ended it.")
