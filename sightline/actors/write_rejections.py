@@ -27,7 +27,9 @@ def session_rejected(rejected: Rejected) -> Exception:
             )
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "wallet:unfunded", message))
         case RejectedWhy.UNPAID:
-            message = "The charge of an earlier session of the wallet is not paid. Restore its balance, allowance and limits"
+            message = (
+                "The charge of an earlier session of the wallet is not paid. Restore its balance, allowance and limits"
+            )
             return RefusedError(Refusal(Code.NOT_AUTHORIZED, "wallet:unpaid", message))
         case RejectedWhy.KEY_LIMIT:
             left = rejected.left or MicroUsdc(0)
