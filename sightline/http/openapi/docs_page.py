@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 from collections.abc import Sequence
-from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Final
@@ -22,14 +21,19 @@ def document_routes(routes: Sequence[AnyRoute], options: PipelineOptions) -> lis
     """Return the routes /openapi.json and /docs."""
     page, policy = _page()
 
-    @cache
-    def document() -> bytes:
+    building, built = trio.Lock(), b""
+
+    def build() -> bytes:
         return orjson.dumps(build_document(routes, options.version))
 
     async def openapi(call: Call) -> Raw:
+        nonlocal built
         del call
         # Built at the first request, because few servers are asked for it, and in a thread, because it takes 0.1 s.
-        return Raw(200, (("content-type", "application/json"), _CACHE), await trio.to_thread.run_sync(document))
+        # One thread: a flood of first requests would build it in 40 threads at once, for 3 MB each.
+        async with building:
+            built = built or await trio.to_thread.run_sync(build)
+        return Raw(200, (("content-type", "application/json"), _CACHE), built)
 
     async def docs(call: Call) -> Raw:
         del call

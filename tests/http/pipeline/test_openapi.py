@@ -3,7 +3,14 @@
 import base64
 import hashlib
 import re
+from collections.abc import Iterator
 from typing import Any
+
+import trio
+
+from sightline.http.openapi.docs_page import document_routes
+from sightline.http.openapi.document import build_document
+from sightline.http.pipeline.options import PipelineOptions
 
 
 async def test_the_document_tells_the_table(running: Any) -> None:
@@ -56,3 +63,29 @@ async def test_the_page_holds_all_it_needs(running: Any) -> None:
         assert source is not None
         digest = base64.b64encode(hashlib.sha256(source.group(1).encode()).digest()).decode()
         assert f"'sha256-{digest}'" in page.headers["content-security-policy"]
+
+
+class CountedRoutes(tuple[Any, ...]):
+    """No routes; counts how often they were read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.reads += 1
+        return super().__iter__()
+
+
+async def test_callers_who_ask_at_once_wait_for_one_build_of_the_document() -> None:
+    built_once, routes = CountedRoutes(), CountedRoutes()
+    build_document(built_once, "1")
+    openapi = document_routes(routes, PipelineOptions())[0].handler
+    bodies: list[bytes] = []
+
+    async def ask() -> None:
+        bodies.append((await openapi(None)).body)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(ask)
+    assert (len(bodies), len(set(bodies))) == (20, 1)
+    assert routes.reads == built_once.reads

@@ -132,3 +132,34 @@ async def test_content_after_an_early_response_does_not_end_the_connection(runni
         await client.send(frame(DATA, 0, 1, bytes(1_000)) + frame(HEADERS, END_STREAM | END_HEADERS, 3, GET))
         found = await frames_until(reader, HEADERS)
         assert found[-1][1] == 3
+
+
+async def test_what_a_client_does_not_read_stays_with_the_application(running: Any) -> None:
+    taken, piece, pieces = 0, bytes(16_384), 12
+
+    async def in_pieces(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal taken
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(pieces):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            taken += 1
+        await send({"type": "http.response.body", "body": b""})
+
+    async with running(in_pieces, h2c=True) as server, server.client() as client:
+        await client.send(PREFACE + settings((INITIAL_WINDOW_SIZE, 0)) + frame(HEADERS, 5, 1, GET))
+        reader = FrameReader(client.stream)
+        await frames_until(reader, HEADERS)
+        for _ in range(3):  # each makes the server look for what it may send
+            update = frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1") + settings((INITIAL_WINDOW_SIZE, 0))
+            await client.send(update)
+            assert sum(len(data) for kind, _, data in await frames_until(reader, DATA) if kind == DATA) == 1
+            await trio.testing.wait_all_tasks_blocked()
+        assert taken == 2
+        await client.send(
+            settings((INITIAL_WINDOW_SIZE, 2**20)) + frame(WINDOW_UPDATE, 0, 0, (2**20).to_bytes(4, "big"))
+        )
+        got = 3
+        while got < pieces * len(piece):
+            got += len((await frames_until(reader, DATA))[-1][2])
+    assert taken == pieces

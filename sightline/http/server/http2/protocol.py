@@ -10,7 +10,7 @@ import trio
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import Body, Response
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h2 import H2Protocol, StreamBuffer
+from hypercorn.protocol.h2 import BUFFER_HIGH_WATER, BufferCompleteError, H2Protocol, StreamBuffer
 
 from sightline.http.server.options import Limits
 
@@ -76,14 +76,23 @@ class WatchedBuffer(StreamBuffer):
         self._since_s = trio.current_time()
 
     async def push(self, data: bytes) -> None:
-        """Add bytes; waits while there are many."""
+        """Add bytes, and wait until there is room for more."""
+        if self._complete:
+            raise BufferCompleteError
         if not self.buffer:
             self._restart()
-        await super().push(data)
+        self.buffer.extend(data)
+        await self._is_empty.clear()
+        # Hypercorn waits once, and its `pop` ends the wait although it took nothing: the whole body would be held.
+        while len(self.buffer) >= BUFFER_HIGH_WATER:
+            await self._paused.clear()
+            await self._paused.wait()
 
     async def pop(self, max_length: int) -> bytes:
         """Take bytes for a frame."""
         data = bytes(await super().pop(max_length))
+        if len(self.buffer) < BUFFER_HIGH_WATER:
+            await self._paused.set()
         self._taken += len(data)
         if self._taken >= PROGRESS_BYTES:
             self._restart()
