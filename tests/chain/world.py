@@ -77,7 +77,10 @@ class World:
     database: Database | None = None
 
     async def send(self, wallet_key: str, to: str, data: bytes, *, tip_wei: int = 10**9, gas: int = 500_000) -> str:
-        """Send a transaction of a wallet and return its hash. It is mined on return if the node mines by itself."""
+        """Send a transaction of a wallet and return its hash. It is mined on return if the node mines by itself.
+
+        To an empty address it creates a contract.
+        """
         sender = str(Account.from_key(wallet_key).address)
         chain_id, nonce, price = await self.rpc.batch(
             [("eth_chainId", []), ("eth_getTransactionCount", [sender, "pending"]), ("eth_gasPrice", [])]

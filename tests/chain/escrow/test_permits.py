@@ -1,11 +1,12 @@
 """A payer without native coin gets an allowance: it signs a permit, and the relayer sends it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from eth_abi.abi import encode
 
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.messages import Permit
@@ -20,6 +21,7 @@ from sightline.ports.escrow import SignedPermit
 from sightline.ports.ledger import SettlementState
 from sightline.storage.postgres.money.permits import PostgresPermits
 from sightline_client.wallet import LocalWallet
+from tests.chain.contracts.ground import test_source
 from tests.chain.escrow.stage import HOLD, Stage
 from tests.chain.world import Wallet, clock, until
 
@@ -91,6 +93,41 @@ async def test_a_payer_without_coin_gets_an_allowance_and_pays_from_it(stage: St
         service.notify()
         await stage.until_done(session.id)
         assert await coin(stage, stage.world.payer) == 0
+
+
+@dataclass
+class ContractWallet(Wallet):
+    """A wallet whose code answers ERC-1271 for `key`."""
+
+    at: str = ""
+
+    @property
+    def address(self) -> str:
+        return self.at
+
+
+async def test_a_contract_wallet_gives_its_allowance_by_its_owner_s_signature_and_pays_from_it(
+    stage: Stage, tmp_path: Path
+) -> None:
+    world, owner = stage.world, stage.world.payer
+    code = test_source("Wallet") + encode(["address"], [owner.address])
+    created = await world.rpc.call(
+        "eth_getTransactionReceipt", await world.send(world.treasury_key, "", code, gas=2_000_000)
+    )
+    wallet = ContractWallet(key=owner.key, at=created["contractAddress"])
+    await world.fund(wallet)
+    async with stage.running(tmp_path) as service:
+        stranger = await signed(stage, service, payer=wallet, key=Wallet().key)
+        with pytest.raises(RefusedError, match="the token refuses it: TestUSDC: invalid signature"):
+            await relay(stage, service, stranger, wallet)
+        await relay(stage, service, await signed(stage, service, payer=wallet), wallet)
+        assert await allowance(stage, wallet) == VALUE
+        session = await stage.assigned(service, payer=wallet, kind=ConsentKind.CONSENT)
+        await escrow_of(service).open_hold(session)
+        assert await allowance(stage, wallet) == VALUE - HOLD
+        await stage.ended(session, 20)
+        service.notify()
+        await stage.until_done(session.id)
 
 
 async def test_permits_of_several_payers_are_sent_in_one_round(stage: Stage, tmp_path: Path) -> None:
