@@ -13,7 +13,15 @@ from sightline.chain.meter import Meter
 from sightline.chain.relayer.allowance import SettlementWork
 from sightline.chain.relayer.openings import hold_of, state_in
 from sightline.chain.relayer.options import RelayerOptions
-from sightline.chain.relayer.work import ContractCall, Examination, Finding, PreflightVerdict, ask_with_view
+from sightline.chain.relayer.work import (
+    HOLD_MISSING,
+    ContractCall,
+    Examination,
+    Finding,
+    HoldMissingError,
+    PreflightVerdict,
+    ask_with_view,
+)
 from sightline.chain.rpc.client import JsonRpc, Request
 from sightline.chain.rpc.reader import hex_bytes, hex_int
 from sightline.domain.session.machine import settlement_of
@@ -56,7 +64,8 @@ class CaptureWork(SettlementWork):
         items: list[CaptureItem] = []
         for record in records:
             hold = hold_of(holds[record.session_id])
-            assert hold is not None, "a capture is signed only while its hold is in a block"
+            if hold is None:
+                raise HoldMissingError
             head = _head_of(sessions[record.session_id])
             # A reorganisation beyond the depth may have removed an extension for good: what is left is paid.
             seconds = min(record.payload.chargeable_seconds, hold.max_amount // hold.rate)
@@ -131,7 +140,7 @@ def _finding(record: SettlementRecord, opening: HoldOpening | None, answer: Any,
         return Finding(verdict=PreflightVerdict.WAIT, reason="its hold is not open")
     hold = hold_of(opening)
     if hold is None or state != hold.hash():
-        return _too_early("its hold is in no block yet")
+        return _too_early(HOLD_MISSING)
     if record.payload.chargeable_seconds > now_s - hold.opened_at_s + SLACK_S:
         return _too_early("the chain's clock is behind the session's")
     return Finding(verdict=PreflightVerdict.SIGN)

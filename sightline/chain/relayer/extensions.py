@@ -13,10 +13,12 @@ from sightline.chain.contracts.messages import EscrowHold, Extension
 from sightline.chain.meter import Meter
 from sightline.chain.relayer.openings import hold_of, mandate_of, state_in
 from sightline.chain.relayer.work import (
+    HOLD_MISSING,
     ContractCall,
     EventLog,
     Examination,
     Finding,
+    HoldMissingError,
     OutboxWork,
     PreflightVerdict,
     ask_with_view,
@@ -52,7 +54,8 @@ class ExtensionWork(OutboxWork[HoldExtension]):
     async def call(self, records: Sequence[HoldExtension]) -> ContractCall:
         (record,) = records
         hold = (await self._holds(records)).get(record.of_session)
-        assert hold is not None, "an extension is signed only while its hold is in a block"
+        if hold is None:
+            raise HoldMissingError
         return await self._call(record, hold)
 
     async def _call(self, record: HoldExtension, hold: EscrowHold) -> ContractCall:
@@ -160,7 +163,7 @@ def _finding(
 
 
 def _too_early() -> Finding:
-    return Finding(verdict=PreflightVerdict.WAIT, reason="its hold is in no block yet", is_refused=False)
+    return Finding(verdict=PreflightVerdict.WAIT, reason=HOLD_MISSING, is_refused=False)
 
 
 def _is_proved(record: HoldExtension, session: Session | None) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, Generic, final
 
+import rlp
 import structlog
 
 from sightline.chain.fees import ABOUT_FEES, Fees, bumped, suggested
@@ -14,7 +15,7 @@ from sightline.chain.relayer.broadcast import FEES_TOO_LOW
 from sightline.chain.relayer.inclusion import Sighting
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.sender import Sender
-from sightline.chain.relayer.work import OutboxWork
+from sightline.chain.relayer.work import ContractCall, HoldMissingError, OutboxWork
 from sightline.chain.rpc.client import JsonRpc
 from sightline.chain.signing_process import SignerUnavailableError
 from sightline.ports.clock import Clock
@@ -124,7 +125,10 @@ class Resubmission(Generic[RecordT]):
             return None
         sharing = await self._outbox.of_transaction(newest.tx_hash)
         # Even a call that the contract refuses now is sent, because the nonce must be used up.
-        (call,) = await self._sender.calls([sharing])
+        try:
+            (call,) = await self._sender.calls([sharing])
+        except HoldMissingError:
+            call = _call_of(newest)
         replacements = await self._sender.sign(sharing, call, newest.nonce, fees, now_ms)
         replacement = replacements[0]
         await self._outbox.store_signed(self._relayer, replacements, now_ms=now_ms)
@@ -139,6 +143,12 @@ class Resubmission(Generic[RecordT]):
                     each.session_id, SettlementState.STUCK, reason=reason, retry_at_ms=0, now_ms=now_ms
                 )
         return replacement
+
+
+def _call_of(attempt: Attempt) -> ContractCall:
+    """Return the call of a signed transaction. Source: EIP-1559, section "Specification"."""
+    fields = rlp.decode(attempt.raw[1:])
+    return ContractCall(data=fields[7], gas=int.from_bytes(fields[4], "big"))
 
 
 async def close_gap(

@@ -16,11 +16,20 @@ from eth_utils.address import to_checksum_address
 from sightline.chain.fees import ABOUT_FEES, GAS_MAX, Fees, gas_with_margin, suggested
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import fault_text, hex_bytes, hex_int, is_call_fault
-from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.errors import ChainUnavailableError, SightlineError
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import ChainIdentity, Inclusion, RecordT, TransactionOutbox
 
 LOG_SPAN_BLOCKS: Final = 5_000
+HOLD_MISSING: Final = "its hold is in no block yet"
+
+
+@final
+class HoldMissingError(SightlineError):
+    """The hold that a call names is in no block: it was not opened yet, or a reorganisation removed it."""
+
+    def __init__(self) -> None:
+        super().__init__(HOLD_MISSING)
 
 
 class PreflightVerdict(Enum):
@@ -137,7 +146,11 @@ class OutboxWork(ABC, Generic[RecordT]):
 
     @abstractmethod
     async def call(self, records: Sequence[RecordT]) -> ContractCall:
-        """Build the call that does these rows in one transaction."""
+        """Build the call that does these rows in one transaction.
+
+        Raises:
+            HoldMissingError: A hold that it names is in no block.
+        """
 
     @abstractmethod
     async def examine(self, relayer: str, records: Sequence[RecordT]) -> Examination:
@@ -185,7 +198,10 @@ class OutboxWork(ABC, Generic[RecordT]):
         Raises:
             ChainUnavailableError: The endpoint did not answer.
         """
-        made = await self.call([record])
+        try:
+            made = await self.call([record])
+        except HoldMissingError as error:
+            return str(error)
         call = {"from": relayer, "to": self.contract, "data": "0x" + made.data.hex()}
         try:
             await self.rpc.call("eth_call", call, hex(block_number))

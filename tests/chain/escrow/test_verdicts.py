@@ -8,27 +8,35 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+import rlp
 from eth_abi.abi import encode
 
 from sightline.chain.contracts.abi import address_topic, call_data
 from sightline.chain.contracts.escrow import CLOSED, escrow_call
 from sightline.chain.contracts.messages import SLACK_S, CaptureItem, Permit, batch_of
+from sightline.chain.fees import Fees
+from sightline.chain.gas_key import LocalGasKey
 from sightline.chain.meter import MeterKey
 from sightline.chain.relayer.captures import CaptureWork
 from sightline.chain.relayer.extensions import ExtensionWork
+from sightline.chain.relayer.inclusion import Sighting
 from sightline.chain.relayer.openings import OpeningWork, hold_of
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.permits import PermitWork, permit_data
+from sightline.chain.relayer.resubmission import Resubmission
+from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.work import EventLog, Finding, OutboxWork, PreflightVerdict
 from sightline.chain.rpc.client import JsonRpc
+from sightline.chain.signer import Signer
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.escrow import ConsentKind, PayerConsent
 from sightline.domain.session.machine import settlement_of
 from sightline.domain.session.model import Assigned, Closed, Ended, Session, SessionExtension, SessionState
 from sightline.domain.units import MicroUsdc
 from sightline.ports.escrow import AllowancePermit, HoldExtension, HoldOpening
-from sightline.ports.ledger import Inclusion, SettlementRecord, SettlementState
-from sightline.system.keccak import session_id_hash
+from sightline.ports.ledger import Attempt, Inclusion, SettlementRecord, SettlementState
+from sightline.system.ids import SystemIds
+from sightline.system.keccak import keccak256, session_id_hash
 from tests.chain.relayer.settling_node import RefusedCallError, SettlingNode, open_node, word
 from tests.contract.builders import PAYEE, PAYER, a_session, an_id, an_operator, in_phase
 
@@ -63,6 +71,11 @@ class EscrowNode(SettlingNode):
         self.refusal: RefusedCallError | None = None
         """Why the contract refuses the call that would be signed."""
         self.trials: list[dict[str, Any]] = []
+        self.broadcast: list[bytes] = []
+
+    def _eth_sendRawTransaction(self, raw: str) -> str:  # noqa: N802
+        self.broadcast.append(bytes.fromhex(raw[2:]))
+        return "0x" + keccak256(self.broadcast[-1]).hex()
 
     def _eth_getBlockByNumber(self, tag: str, is_full: bool) -> dict[str, Any] | None:  # noqa: N802
         if tag == "pending":
@@ -90,6 +103,9 @@ class Rows:
     known: dict[str, Session] = field(default_factory=dict)
     failed: list[tuple[str, SettlementState, str]] = field(default_factory=list)
     withdrawn: list[tuple[str, str]] = field(default_factory=list)
+    signed: list[Attempt] = field(default_factory=list)
+    sharing: list[Any] = field(default_factory=list)
+    """The rows of the transaction that is replaced."""
 
     async def openings(self, session_ids: list[str]) -> dict[str, HoldOpening]:
         return {each: self.holds[each] for each in session_ids if each in self.holds}
@@ -102,6 +118,18 @@ class Rows:
     ) -> None:
         assert retry_at_ms == now_ms, "it is examined again at once"
         self.failed.append((session_id, state, reason))
+
+    async def attempts_at(self, relayer: str, nonce: int) -> list[Attempt]:
+        return [each for each in self.signed if each.nonce == nonce]
+
+    async def of_transaction(self, tx_hash: str) -> list[Any]:
+        return self.sharing
+
+    async def store_signed(self, relayer: str, attempts: list[Attempt], *, now_ms: int) -> None:
+        self.signed += attempts
+
+    async def mark_sent(self, attempts: list[Attempt], *, now_ms: int) -> None:
+        pass
 
     async def withdraw(self, permit_id: str, *, reason: str, now_ms: int) -> None:
         self.withdrawn.append((permit_id, reason))
@@ -559,3 +587,58 @@ async def test_a_call_that_the_contract_refuses_waits_and_a_fault_of_the_node_en
     bench.node.refusal.code = -32_000
     with pytest.raises(ChainUnavailableError, match="not available"):
         await verdict(work(bench), row(session))
+
+
+# A reorganisation removes the block of a hold while a transaction that names the hold waits.
+
+OLD_DATA, OLD_GAS = b"the call of the removed hold", 123_456
+
+
+@dataclass
+class SteadyClock:
+    now: int
+
+    def now_ms(self) -> int:
+        return self.now
+
+
+def a_signer() -> Signer:
+    return Signer(b"\x5a" * 32)
+
+
+def overdue(session: Session) -> Attempt:
+    """A transaction that was sent long ago, and is in no block."""
+    tx_hash, raw = a_signer().sign(
+        chain_id=7, nonce=3, to="0x" + "cc" * 20, data=OLD_DATA, gas=OLD_GAS, fees=Fees(max_fee_wei=10, tip_wei=1)
+    )  # fmt: skip
+    return Attempt(
+        session_id=session.id, nonce=3, tx_hash=tx_hash, raw=raw, max_fee_wei=10, tip_wei=1, signed_at_ms=0,
+        sent_at_ms=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["captures", "extensions"])
+async def test_a_transaction_whose_hold_left_the_chain_is_replaced_by_the_same_call(bench: Bench, kind: str) -> None:
+    session = asking(of_state(SessionState.LIVE)) if kind == "extensions" else of_state()
+    bench.knows(session, opened_at_s=None, state=SettlementState.SENT)
+    attempt = overdue(session)
+    made = an_extension(session) if kind == "extensions" else a_charge(session)
+    row = replace(made, state=SettlementState.SENT, attempts=(attempt,))
+    bench.rows.signed, bench.rows.sharing = [attempt], [row]
+    options, work = RelayerOptions(), getattr(bench, kind)
+    clock = SteadyClock(options.replace_ms)
+    sender: Any = Sender(work, LocalGasKey(a_signer()), options, clock=clock, ids=SystemIds())
+    resubmission: Any = Resubmission(work, sender, RELAYER, options, clock=clock)
+    await resubmission.resubmit([row], Sighting(head={"baseFeePerGas": "0x1"}, head_number=1, mined_nonce=3, found={}))
+    (replacement,) = bench.rows.signed[1:]
+    fields = rlp.decode(replacement.raw[1:])
+    assert (replacement.nonce, fields[7], int.from_bytes(fields[4])) == (3, OLD_DATA, OLD_GAS)
+    assert replacement.max_fee_wei > attempt.max_fee_wei
+    assert bench.node.broadcast == [replacement.raw]
+
+
+async def test_an_extension_that_reverted_while_its_hold_was_in_no_block_says_so(bench: Bench) -> None:
+    session = asking(of_state(SessionState.LIVE))
+    bench.knows(session, opened_at_s=None, state=SettlementState.SENT)
+    reason = await bench.extensions.why_failed(RELAYER, an_extension(session), 1)
+    assert reason == "its hold is in no block yet"
