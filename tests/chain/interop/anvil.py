@@ -21,6 +21,8 @@ from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from tests.chain.world import clock, ids, until
 
 CHAIN_ID = 84_532_777
+# A command such as anvil_reorg must not be repeated: two that run at once leave a chain that lacks blocks.
+PATIENT = RpcOptions(timeout_ms=120_000, tries=1)
 FEE_RECEIVER = "0x" + "fe" * 20
 INSTALLED = Path(__file__).parents[3] / ".interop" / "anvil" / "anvil"
 
@@ -90,7 +92,7 @@ async def open_anvil(
 ) -> AsyncIterator[Anvil]:
     """Run a new anvil with automine off. The same treasury key gives the same contract addresses."""
     given = ("--chain-id", str(chain_id), "--no-mining", "--timestamp", str(genesis_s or clock.now_ms() // 1_000))
-    async with anvil_process(*given) as url, open_rpc(url, RpcOptions(), ids) as rpc:
+    async with anvil_process(*given) as url, open_rpc(url, PATIENT, ids) as rpc:
         treasury = treasury_key or "0x" + ids.token_bytes(32).hex()
         relayer = "0x" + ids.token_bytes(32).hex()
         anvil = Anvil(
