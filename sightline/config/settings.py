@@ -396,8 +396,9 @@ class Settings(BaseModel):
     # Rules of the business.
     funds_policy: Literal["advisory", "enforced", "escrow"] = Field(
         "advisory",
-        description="enforced: refuse a session whose hold the wallet does not cover. advisory: accept it. escrow: as "
-        "enforced, and the payer signs each hold, which the contract SessionEscrow takes before the session starts.",
+        description="enforced: refuse a session whose hold the wallet, or a limit that it set on the contract, does "
+        "not cover. advisory: accept it. escrow: as enforced, and the payer signs each hold, which the contract "
+        "SessionEscrow takes before the session starts.",
     )
     dispatch_mode: Literal["prefer", "literal", "strict"] = Field(
         "prefer",
