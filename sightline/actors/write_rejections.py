@@ -11,24 +11,31 @@ from sightline.ports.store import IN_PROGRESS, Rejected, RejectedWhy
 
 SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken")
 
+_RAISE_LIMITS: Final = "raise them in the console under Wallet, or with setLimits of the contract"
+
 
 def session_rejected(rejected: Rejected) -> Exception:
     """What to raise when a session was not written."""
     match rejected.why:
         case RejectedWhy.QUOTE_CONSUMED:
             return RefusedError(QUOTE_CONSUMED)
+        case RejectedWhy.FUNDS if rejected.left is not None:
+            message = (
+                "The session may cost more than the limits that the wallet set on the settlement contract leave: "
+                f"{usdc_text(rejected.left)} USDC. Ask for a shorter time, or {_RAISE_LIMITS}"
+            )
+            return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "wallet:limit", message, left_micro=rejected.left))
         case RejectedWhy.FUNDS:
             message = "The wallet's balance and allowance do not cover the hold"
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:funds", message))
         case RejectedWhy.UNFUNDED:
-            message = (
-                "The wallet's balance and allowance do not cover the hold, and it has an open session already. "
-                "End that session, or fund the wallet"
-            )
-            return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "wallet:unfunded", message))
+            message = _unfunded(rejected.left)
+            refusal = Refusal(Code.INSUFFICIENT_CREDIT, "wallet:unfunded", message, left_micro=rejected.left)
+            return RefusedError(refusal)
         case RejectedWhy.UNPAID:
             message = (
-                "The charge of an earlier session of the wallet is not paid. Restore its balance, allowance and limits"
+                "The charge of an earlier session of the wallet is not paid. Its balance and allowance must cover the "
+                f"charge, and so must any limits that it set on the settlement contract: {_RAISE_LIMITS}"
             )
             return RefusedError(Refusal(Code.NOT_AUTHORIZED, "wallet:unpaid", message))
         case RejectedWhy.KEY_LIMIT:
@@ -64,3 +71,20 @@ def workspace_rejected(rejected: Rejected) -> Exception:
             | RejectedWhy.UNPAID
         ):
             return InvariantError(f"a workspace write was rejected for {rejected.why}")
+
+
+def _unfunded(left: MicroUsdc | None) -> str:
+    """Return why a wallet opens no second session.
+
+    Args:
+        left: What its limits on the settlement contract leave, if they are what is too low.
+    """
+    if left is None:
+        return (
+            "The wallet's balance and allowance do not cover the hold, and it has an open session already. "
+            "End that session, or fund the wallet"
+        )
+    return (
+        f"The limits that the wallet set on the settlement contract leave {usdc_text(left)} USDC, which does not cover "
+        f"the hold, and it has an open session already. End that session, or {_RAISE_LIMITS}"
+    )

@@ -147,7 +147,10 @@ class Settings(BaseModel):
 
     # Data.
     data_dir: Path = Field(
-        Path("sightline-data"), description="Data directory: embedded database, embedded chain, secrets, logs."
+        Path("sightline-data"),
+        validate_default=True,
+        description="Data directory: embedded database, embedded chain, secrets, logs. A relative path is of the "
+        "current directory.",
     )
     database_url: SecretStr | None = Field(
         None,
@@ -396,8 +399,9 @@ class Settings(BaseModel):
     # Rules of the business.
     funds_policy: Literal["advisory", "enforced", "escrow"] = Field(
         "advisory",
-        description="enforced: refuse a session whose hold the wallet does not cover. advisory: accept it. escrow: as "
-        "enforced, and the payer signs each hold, which the contract SessionEscrow takes before the session starts.",
+        description="enforced: refuse a session whose hold the wallet, or a limit that it set on the contract, does "
+        "not cover. advisory: accept it. escrow: as enforced, and the payer signs each hold, which the contract "
+        "SessionEscrow takes before the session starts.",
     )
     dispatch_mode: Literal["prefer", "literal", "strict"] = Field(
         "prefer",
@@ -509,6 +513,17 @@ class Settings(BaseModel):
             "Classes: default, list, frame, frames, location, quote, create, auth, failed, signalling, chain."
         ),
     )
+
+    @field_validator("data_dir")
+    @classmethod
+    def _make_absolute(cls, value: Path) -> Path:
+        """Make the path absolute: messages then say which directory a command has used."""
+        try:
+            return value.absolute()
+        except FileNotFoundError:
+            raise ValueError(
+                f"{value} is of the current directory, which was removed: write an absolute path"
+            ) from None
 
     @field_validator("cors_origins")
     @classmethod

@@ -250,6 +250,8 @@ class LiveHold:
     payer: str
     """Lower-case address."""
     amount_micro: int
+    session_limit_micro: int | None = None
+    """The most that the settlement contract takes of the payer for one session, by the payer's own limit."""
 
 
 class TransactionOutbox(Protocol[RecordT]):
@@ -428,6 +430,10 @@ class SpendingLimits:
         """Return what may still be charged on the UTC day of `now_ms`."""
         return max(0, self.per_day - (self.spent if now_ms // DAY_MS == self.day else 0))
 
+    def left_for_session(self, held_beside: int, now_ms: int) -> int:
+        """Return what one session may cost at most now, beside what is held for the payer's other sessions."""
+        return min(self.per_session, max(0, self.left_of_day(now_ms) - held_beside))
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -518,10 +524,11 @@ class WalletView:
     updated_at_ms: int
     escrowed_micro: int = 0
     """What the escrow contract holds for open sessions; the balance is without it."""
+    limits: SpendingLimits | None = None
 
     @property
     def available_micro(self) -> int:
-        """Return what can be reserved now; never below zero."""
+        """Return what balance and allowance leave beside all holds; never below zero. The limits may be lower."""
         return max(0, min(self.balance_micro, self.allowance_micro) - self.held_micro)
 
 

@@ -198,7 +198,8 @@ class Rejected:
 
     why: RejectedWhy
     left: MicroUsdc | None = None
-    """With KEY_LIMIT: what a session may cost at most now."""
+    """What the session may cost at most now by the limit that it exceeds: with KEY_LIMIT the API key's, with FUNDS and
+    UNFUNDED the payer's own on the settlement contract. None with the last two: balance and allowance are too low."""
 
 
 @final

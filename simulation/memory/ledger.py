@@ -8,7 +8,7 @@ from typing import final
 from sightline.domain.books.statement import Invoice, Month, WorkspaceStatement
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.settlement import UnknownPayments
-from sightline.domain.units import DAY_MS
+from sightline.domain.units import DAY_MS, MicroUsdc
 from sightline.ports.ledger import (
     WOKEN_MAX,
     BlockApplication,
@@ -28,13 +28,14 @@ from sightline.ports.ledger import (
     SettlementLane,
     SettlementRecord,
     SettlementState,
+    SpendingLimits,
     UsageDay,
     UsageSide,
     WalletReading,
     WalletView,
     WrittenOffMeanwhileError,
 )
-from sightline.ports.store import DEMAND_PAID_MS, HoldGrowth, KeySpending, RejectedWhy
+from sightline.ports.store import DEMAND_PAID_MS, HoldGrowth, HoldRequest, KeySpending, RejectedWhy
 from sightline.storage.postgres.money.holds import STALE_MS_MAX
 from sightline.system.keccak import session_id_hash
 from simulation.memory.journal import MemoryJournal
@@ -299,7 +300,7 @@ class MemoryLedger(MemoryOutbox):
         return WalletView(
             workspace_id=workspace_id, address=address, balance_micro=reading.balance_micro,
             allowance_micro=reading.allowance_micro, held_micro=held, last_sync_block=head,
-            updated_at_ms=updated_at_ms,
+            updated_at_ms=updated_at_ms, limits=reading.limits,
         )  # fmt: skip
 
     def _held(self, payer: str) -> int:
@@ -459,6 +460,20 @@ class MemoryLedger(MemoryOutbox):
         is_stale = self._checked_at_ms < now_ms - STALE_MS_MAX
         return RejectedWhy.FUNDS if growth.is_enforced and (is_stale or not is_covered) else None
 
+    def left_by_payer(self, session_id: str, request: HoldRequest | HoldGrowth, *, now_ms: int) -> MicroUsdc | None:
+        """Return what the payer's limits on the settlement contract leave for a session, if a request exceeds it."""
+        payer = request.payer_address.lower()
+        limits, hold = self._limits(payer), self._holds.get(session_id)
+        if limits is None:
+            return None
+        own = 0 if hold is None else hold.amount
+        left = limits.left_for_session(self._held(payer) - own, now_ms)
+        return MicroUsdc(left) if own + request.amount > left else None
+
+    def _limits(self, wallet: str) -> SpendingLimits | None:
+        known = self._readings.get(wallet)
+        return None if known is None or known[1] else known[0].limits
+
     def grow_hold_now(self, session_id: str, amount: int) -> None:
         """Add to the hold of a session, as part of another store's step."""
         self._holds[session_id].amount += amount
@@ -528,7 +543,9 @@ class MemoryLedger(MemoryOutbox):
             session = self.session_of(hold.session_id)
             is_wanted = hold.state is HoldState.OPEN and payer in (None, hold.payer)
             if is_wanted and session is not None and session.state is SessionState.LIVE:
-                found.append(LiveHold(hold.session_id, hold.payer, hold.amount))
+                limits = self._limits(hold.payer)
+                limit = None if limits is None else limits.per_session
+                found.append(LiveHold(hold.session_id, hold.payer, hold.amount, limit))
         return found
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:

@@ -106,8 +106,15 @@ class MemoryStore:
         await trio.lowlevel.checkpoint()
         why = self._admit(write.lease, write.idempotency) or self._refuse_session(write)
         if why is not None:
-            return Rejected(why, self._left_for_key(write) if why is RejectedWhy.KEY_LIMIT else None)
+            return Rejected(why, self._left(write, why))
         return self._put_session(write)
+
+    def _left(self, write: SessionWrite, why: RejectedWhy) -> MicroUsdc | None:
+        """Return what the limit that a write exceeds leaves for its session."""
+        request = write.take_hold or write.grow_hold
+        if request is not None and why in (RejectedWhy.FUNDS, RejectedWhy.UNFUNDED):
+            return self._ledger.left_by_payer(write.session.id, request, now_ms=write.at_ms)
+        return self._left_for_key(write) if why is RejectedWhy.KEY_LIMIT else None
 
     def _put_session(self, write: SessionWrite) -> Committed:
         session = replace(write.session, version=write.session.version + 1)

@@ -5,14 +5,16 @@ import trio
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.domain.session.messages import Party
-from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
+from sightline.ports.ledger import BlockApplication, BlockRef, SpendingLimits, WalletReading
 from tests.actors.world import WALLET
 
 
-async def see_wallet(world, number, *, balance, allowance):
+async def see_wallet(world, number, *, balance, allowance, limits=None):
     """Let the chain show this wallet; returns the report of it."""
     head = BlockRef(number=number, block_hash=f"0x{number:064x}", parent_hash=f"0x{number - 1:064x}")
-    reading = WalletReading(address=WALLET, balance_micro=balance, allowance_micro=allowance, block_number=number)
+    reading = WalletReading(
+        address=WALLET, balance_micro=balance, allowance_micro=allowance, block_number=number, limits=limits
+    )
     application = BlockApplication(
         headers=(head,),
         events=(),
@@ -49,6 +51,18 @@ async def test_a_session_ends_when_its_allowance_is_revoked_and_what_was_charged
     record = await world.ledger.settlement(session)
     assert record.total == view.charged
     assert world.settlements == 1
+
+
+async def test_a_session_ends_before_its_charge_passes_a_limit_per_session_that_the_payer_lowered(world):
+    session, consumer, _ = await live_session(world)
+    rate = (await world.stored(session)).terms.rate
+    for number, (seconds, state) in enumerate([(50, "LIVE"), (40, "ENDED")], start=1):
+        limits = SpendingLimits(per_session=seconds * rate, per_day=10**9, spent=0, day=0)
+        await funds_of(world).report(await see_wallet(world, number, balance=10**9, allowance=10**9, limits=limits))
+        await trio.sleep(0.1)
+        assert (await world.stored(session)).state == state
+    view = await world.view(session, consumer)
+    assert (view.end_reason, view.charged) == ("FUNDS_LOST", 20 * rate)
 
 
 async def test_a_session_ends_before_its_charge_passes_what_is_left_without_another_report(world):

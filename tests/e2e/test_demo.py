@@ -13,6 +13,7 @@ import httpx
 import simplejpeg
 import trio
 
+from sightline.chain.contracts.abi import call_data
 from sightline_client import Sightline
 from tests.e2e.server import Server, until
 from tests.e2e.town import FUNDS, a_town
@@ -101,6 +102,42 @@ async def test_a_revoked_allowance_ends_the_session_and_its_charge_is_paid_when_
         await until(lambda: consumer.read(path), lambda seen: seen["settlementTxHash"] is not None, "is paid")
         left = await town.chain.balance_of(token, wallet.address)
         assert left == FUNDS - int(ended["chargedMicroUsdc"])
+
+
+async def test_a_session_above_the_payers_own_limits_is_refused_before_it_exists_and_the_wallet_says_what_is_left(
+    server: Server,
+) -> None:
+    server.env["SIGHTLINE_FUNDS_POLICY"] = "enforced"
+    async with a_town(server, "limits") as town:
+        consumer = town.consumers[-1]
+        wish = {"lat": STUDIO[0], "lng": STUDIO[1], "maxDurationSeconds": 600}
+
+        async def allow(per_session: int, per_day: int) -> dict[str, str]:
+            data = "0x" + call_data("setLimits(uint256,uint256)", [per_session, per_day]).hex()
+            await town.chain.send(consumer.tenant.wallet, to=town.config["settlementAddress"], data=data, gas=200_000)
+            limits = {"perSessionMicroUsdc": str(per_session), "perDayMicroUsdc": str(per_day)}
+            shown = await until(
+                lambda: consumer.read("/wallet"),
+                lambda seen: (seen["limits"] or {}).items() >= limits.items(),
+                "shows the limits",
+            )
+            return shown["limits"]
+
+        assert (await allow(1_000, FUNDS))["leftTodayMicroUsdc"] == str(FUNDS)
+        refused = await consumer.act("POST", "/sessions", wish)
+        assert (refused.status, refused.detail) == (402, "wallet:limit")
+        assert refused.body["remainingMicroUsdc"] == "1000"
+        assert "0.001000 USDC" in refused.body["message"]
+        assert "setLimits" in refused.body["message"]
+        assert (await consumer.read("/sessions", view="consumer"))["items"] == []
+
+        await allow(FUNDS, FUNDS)
+        session = (await consumer.act("POST", "/sessions", wish)).data
+        hold = int(session["holdMicroUsdc"])
+        assert (await allow(hold, 2 * hold - 1))["leftTodayMicroUsdc"] == str(hold - 1)
+        assert (await consumer.act("POST", "/sessions", wish)).detail == "wallet:limit"
+        assert (await consumer.act("DELETE", f"/sessions/{session['id']}")).is_done
+        assert (await consumer.act("POST", "/sessions", wish)).is_done
 
 
 async def test_the_faucet_pays_once_for_a_key_on_the_embedded_chain(server: Server) -> None:

@@ -69,25 +69,35 @@ class PayerFunds:
         left = await self._ledger.funds_beside_charges(sorted(by_payer), now_ms=self._clock.now_ms())
         failure: UnavailableError | OutcomeUnknownError | None = None
         for payer, held in by_payer.items():
-            if payer not in left or left[payer] >= sum(hold.amount_micro for hold in held):
+            if payer not in left or (
+                left[payer] >= sum(hold.amount_micro for hold in held)
+                and not any(_exceeds_limit(hold) for hold in held)
+            ):
                 continue  # not read yet, or all its sessions can charge their maximum
             try:
-                await self._tell([hold.session_id for hold in held], left[payer])
+                await self._tell(held, left[payer])
             except (UnavailableError, OutcomeUnknownError) as error:
                 failure = error
         if failure is not None:
             raise failure
 
-    async def _tell(self, session_ids: Sequence[str], available: int) -> None:
+    async def _tell(self, holds: Sequence[LiveHold], available: int) -> None:
         """Share the funds of one payer among its sessions: those that started first are paid first."""
         live: list[tuple[Session, Live]] = []
-        for session_id in session_ids:
-            session = await self._read_session(session_id)
+        for hold in holds:
+            session = await self._read_session(hold.session_id)
             if session is not None and isinstance(session.phase, Live):
                 live.append((session, session.phase))
+        limits = {hold.session_id: hold.session_limit_micro for hold in holds}
         now_ms = self._clock.now_ms()
         for session, phase in sorted(live, key=lambda each: (each[1].started_at_ms, each[0].id)):
-            if available < session.terms.hold:
-                message = FundsReported(MicroUsdc(max(0, available)))
+            limit = limits[session.id]
+            payable = available if limit is None else min(available, limit)
+            if payable < session.terms.hold:
+                message = FundsReported(MicroUsdc(max(0, payable)))
                 self._registry.ref(SESSION, session.id).tell(message, conflate_key="funds")
             available -= funds_needed(session, phase, now_ms, self._limits)
+
+
+def _exceeds_limit(hold: LiveHold) -> bool:
+    return hold.session_limit_micro is not None and hold.amount_micro > hold.session_limit_micro

@@ -156,7 +156,7 @@ class ConsumerActive:
 @final
 @dataclass(frozen=True, slots=True)
 class FundsReported:
-    """The chain shows what the payer can still pay: the smaller of balance and allowance."""
+    """The chain shows what the payer can still pay: by balance, allowance and its limits on the contract."""
 
     available: MicroUsdc
 

@@ -58,6 +58,14 @@ class Settlement(Output):
     mismatched: bool = Field(description=MISMATCHED_DESCRIPTION)
 
 
+class WalletLimits(Output):
+    """The limits that the wallet set on the settlement contract by `setLimits`."""
+
+    per_session_micro_usdc: Money
+    per_day_micro_usdc: Money = Field(description="For one UTC day")
+    left_today_micro_usdc: Money = Field(description="Of the limit per day: what is neither charged today nor held")
+
+
 class Wallet(Output):
     """What the watcher saw of the workspace's wallet; the chain is the authority."""
 
@@ -67,7 +75,10 @@ class Wallet(Output):
     tracked_allowance: Money = Field(description="Allowance of the settlement contract")
     held_micro_usdc: Money = Field(description="Reserved for open sessions")
     escrowed_micro_usdc: Money = Field(description="In escrow for open sessions; the balance is without it")
-    available_micro_usdc: Money
+    available_micro_usdc: Money = Field(description="What balance and allowance leave beside what is held")
+    limits: WalletLimits | None = Field(
+        description="A session may cost no more than these leave, whatever is available; null: the wallet set none"
+    )
     last_sync_block: str
     updated_at: Instant
 
@@ -203,8 +214,9 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
     }
 
 
-def wallet_json(wallet: WalletView) -> dict[str, object]:
+def wallet_json(wallet: WalletView, now_ms: int) -> dict[str, object]:
     """Present the tracked wallet as `Wallet`."""
+    limits = wallet.limits
     return {
         "workspaceId": wallet.workspace_id,
         "walletAddress": shown_address(wallet.address),
@@ -213,6 +225,13 @@ def wallet_json(wallet: WalletView) -> dict[str, object]:
         "heldMicroUsdc": str(wallet.held_micro),
         "escrowedMicroUsdc": str(wallet.escrowed_micro),
         "availableMicroUsdc": str(wallet.available_micro),
+        "limits": None
+        if limits is None
+        else {
+            "perSessionMicroUsdc": str(limits.per_session),
+            "perDayMicroUsdc": str(limits.per_day),
+            "leftTodayMicroUsdc": str(max(0, limits.left_of_day(now_ms) - wallet.held_micro)),
+        },
         "lastSyncBlock": str(wallet.last_sync_block),
         "updatedAt": iso(wallet.updated_at_ms),
     }

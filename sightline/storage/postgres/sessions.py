@@ -16,6 +16,7 @@ from sightline.ports.store import (
     HoldRequest,
     RecordedEvent,
     Rejected,
+    RejectedWhy,
     SessionWrite,
     StoredSession,
     UnfinishedSession,
@@ -36,6 +37,8 @@ CREATE: Final = (
     f"SELECT w.why, w.revision FROM write_session({', '.join(f'${number}' for number in range(1, 36))}) w, "  # noqa: S608  numbers only
     "admit_payer($10, $30, $31, $36, $22) admitted"
 )
+
+_FOR_FUNDS: Final = (RejectedWhy.FUNDS, RejectedWhy.UNFUNDED)
 
 _LOAD = """
 SELECT s.doc, s.version, m.proved_at_ms FROM session s LEFT JOIN media_proof m ON m.session_id = s.id WHERE s.id = $1
@@ -77,7 +80,20 @@ WHERE m.proved_at_ms < excluded.proved_at_ms
 
 
 async def write_session(database: Database, steps: GroupCommit, write: SessionWrite) -> Committed | Rejected:
-    """Store one write of a session in one transaction."""
+    """Store one write of a session in one transaction.
+
+    A write that is rejected for the payer's funds reads once more, which of its limits is too low.
+    """
+    result, request = await _write_session(database, steps, write), write.take_hold or write.grow_hold
+    if request is None or not isinstance(result, Rejected) or result.why not in _FOR_FUNDS:
+        return result
+    left = await database.read(
+        lambda connection: holds.left_by_payer(connection, write.session.id, request, now_ms=write.at_ms)
+    )
+    return Rejected(result.why, left)
+
+
+async def _write_session(database: Database, steps: GroupCommit, write: SessionWrite) -> Committed | Rejected:
     columns, hold = session_columns(write), write.take_hold
     statement, values = (WRITE, columns) if hold is None else (CREATE, (*columns, hold.unfunded_max))
 

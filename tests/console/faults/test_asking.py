@@ -41,6 +41,32 @@ def test_without_money_nothing_is_requested_and_the_way_to_money_is_offered(brow
         review.done(consumer)
 
 
+def test_a_price_above_the_wallets_own_limits_is_not_requested_and_leads_to_them(
+    browser: Browser, server: ConsoleServer
+):
+    def limit(each: str) -> None:
+        consumer.page.fill("#per-session", each)
+        consumer.page.fill("#per-day", "100")
+        consumer.click("button:has-text('Set both limits')")
+        consumer.shows(".field:has(#per-session)", each)
+
+    with a_tab(browser, server.url, place=TURKU) as consumer:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        consumer.go("wallet")
+        limit("0.01")
+        consumer.go("buy")
+        consumer.page.fill("#place", f"{TURKU[0]}, {TURKU[1]}")
+        consumer.shows(".banner.warn", "leave 0.01 USDC")
+        expect(consumer.page.locator("#request")).to_be_disabled()
+        consumer.click("#to-limits")
+        limit("50")
+        consumer.go("buy")
+        expect(consumer.page.locator("#request")).to_be_enabled(timeout=PATIENCE_MS)
+        expect(consumer.page.locator("#to-limits")).to_have_count(0)
+        assert consumer.problems == []
+
+
 def test_an_operator_who_comes_online_is_counted_on_an_open_page(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=ESPOO) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")

@@ -3,13 +3,14 @@
 import pytest
 
 from sightline.domain.settlement import SettlementPayload, fee_of
-from sightline.domain.units import MicroUsdc
+from sightline.domain.units import DAY_MS, MicroUsdc
 from sightline.ports.ledger import (
     BlockApplication,
     BlockRef,
     ChainEvent,
     Inclusion,
     LedgerEventKind,
+    SpendingLimits,
     WalletReading,
 )
 from sightline.ports.video import MediaKind
@@ -129,11 +130,29 @@ async def test_a_wallet_shows_balance_allowance_and_what_is_held(world: World) -
         "heldMicroUsdc": str(hold),
         "escrowedMicroUsdc": "0",
         "availableMicroUsdc": str(3_000_000 - hold),
+        "limits": None,
         "lastSyncBlock": "4",
         "updatedAt": wallet["updatedAt"],
     }
     data_of(await consumer.key.delete(f"/api/v1/sessions/{session['id']}"))
     assert data_of(await consumer.key.get("/api/v1/wallet"))["heldMicroUsdc"] == "0"
+
+
+async def test_a_wallet_shows_its_limits_and_what_the_day_has_left_beside_the_holds(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    day = world.clock.now_ms() // DAY_MS
+    session = await world.request(consumer)
+    hold = int(session["holdMicroUsdc"])
+    for number, (spent_on, left) in enumerate([(day, 9_000_000 - hold - 700), (day - 1, 9_000_000 - hold)], start=4):
+        reading = WalletReading(
+            address=consumer.account.address.lower(), balance_micro=5_000_000, allowance_micro=3_000_000,
+            block_number=number, limits=SpendingLimits(per_session=600, per_day=9_000_000, spent=700, day=spent_on),
+        )  # fmt: skip
+        await see_block(world, number, readings=(reading,))
+        wallet = data_of(await consumer.key.get("/api/v1/wallet"))
+        assert wallet["limits"] == {
+            "perSessionMicroUsdc": "600", "perDayMicroUsdc": "9000000", "leftTodayMicroUsdc": str(left),
+        }  # fmt: skip
 
 
 async def test_the_ledger_is_paged_and_filtered(world: World) -> None:

@@ -121,6 +121,8 @@ export const german: Catalogue = {
   nearestOperators: "Die nächsten Filmenden sind etwa {distance} entfernt. Die Karte zeigt sie.",
   nobodyWider: "Auch im Umkreis von etwa 1000 km ist niemand online.",
   notEnough: "In Ihrer Wallet sind {amount} verfügbar. Erst Geld oder Limit erhöhen.",
+  overLimits: "Die Limits Ihrer Wallet lassen dafür {amount}. Erhöhen Sie sie unter Wallet, oder wählen Sie eine kürzere Zeit.",
+  raiseLimits: "Limits erhöhen",
   request: "Anfragen",
   requestFor: "Anfragen · höchstens {amount}",
   onlyProved: "Sie zahlen nur Sekunden mit Video und mit einer Position im Gebiet, wie sie das Gerät der filmenden Seite angibt.",

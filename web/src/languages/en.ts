@@ -119,6 +119,8 @@ export const english = {
   nearestOperators: "The nearest operators are about {distance} away. The map shows them.",
   nobodyWider: "Nobody is online within about 1000 km either.",
   notEnough: "Your wallet has {amount} available. Add money or allowance first.",
+  overLimits: "The limits that your wallet set leave {amount} for this view. Raise them under Wallet, or choose a shorter time.",
+  raiseLimits: "Raise the limits",
   request: "Request",
   requestFor: "Request · at most {amount}",
   onlyProved: "You pay only seconds with video and with a position in the area, as the operator's device states it.",

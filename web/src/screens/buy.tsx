@@ -19,6 +19,8 @@ const DURATIONS = [60, 300, 600, 1800, 3600] as const;
 const LEASE_S = 60;
 const RADII = [100, 250, 500, 1000, 5000] as const;
 
+const smaller = (one: bigint, other: bigint): bigint => (one < other ? one : other);
+
 export default function Buy() {
   const where = useSignal(keptPlace());
   const duration = useSignal(300);
@@ -119,6 +121,9 @@ export default function Buy() {
   const wallet = funds.value;
   const available = wallet === null ? null : config.value?.isEscrow ? BigInt(wallet.trackedBalance) - BigInt(wallet.heldMicroUsdc) : BigInt(wallet.availableMicroUsdc);
   const isShort = price !== null && available !== null && available < hold;
+  const limits = wallet?.limits ?? null;
+  const limit = limits === null ? null : smaller(BigInt(limits.perSessionMicroUsdc), BigInt(limits.leftTodayMicroUsdc));
+  const isLimited = price !== null && !isShort && limit !== null && limit < hold;
   return (
     <Page title={t("buyTitle")} lead={t("buyLead")}>
       <div class="columns">
@@ -167,10 +172,12 @@ export default function Buy() {
               <p class="at-most">{t("holdsAtMost", { amount: usdc(hold), time: clock(duration.value) })}</p>
               {price.availableOperators === 0 && chosen !== null && <Nobody key={newest.current} at={chosen} nearest={nearest} />}
               {isShort && <Banner kind="warn" icon="warn">{t("notEnough", { amount: usdc(available ?? 0n) })}</Banner>}
+              {isLimited && <Banner kind="warn" icon="warn">{t("overLimits", { amount: usdc(limit) })}</Banner>}
             </>
           )}
           {isShort && <Button id="to-funds" kind="main" run={() => (keepPlace(where.value), go("start"))}>{t("addFunds")}</Button>}
-          <Button id="request" kind={isShort ? "plain" : "main"} disabled={price === null || isExpired || isShort} run={request}>
+          {isLimited && <Button id="to-limits" kind="main" run={() => (keepPlace(where.value), go("wallet"))}>{t("raiseLimits")}</Button>}
+          <Button id="request" kind={isShort || isLimited ? "plain" : "main"} disabled={price === null || isExpired || isShort || isLimited} run={request}>
             {price === null ? t("request") : t("requestFor", { amount: usdc(hold) })}
           </Button>
           <p class="hint">{t("onlyProved")} {t("leaseHint")}</p>

@@ -123,9 +123,12 @@ class RevokedApiKeyError(NotAuthenticatedError):
 
 
 class InsufficientCreditError(ApiError):
-    """Balance or allowance of the wallet does not cover the hold, or a spending limit of the key is reached."""
+    """Balance, allowance or limits of the wallet do not cover the hold, or a spending limit of the key is reached."""
 
-    next_step = "Deposit USDC, approve the settlement contract, raise the key's limit, or request fewer seconds."
+    next_step = (
+        "Deposit USDC, approve the settlement contract, raise the limit of the key or of the wallet, "
+        "or request fewer seconds."
+    )
 
 
 class NotAuthorizedError(ApiError):

@@ -119,16 +119,21 @@ class WalletAnswer(Answer):
     allowance_usdc: Usdc
     held_usdc: Usdc
     available_usdc: Annotated[str, Field(description="The most that a new view can cost, in USDC")]
+    limit_per_session_usdc: Annotated[str | None, Field(description="Set by the wallet on the chain; null: none")]
+    limit_per_day_usdc: str | None
 
     @classmethod
     def of(cls, wallet: Wallet) -> "WalletAnswer":
         """Show a wallet."""
+        limits = wallet.limits
         return cls(
             address=wallet.wallet_address,
             balance_usdc=str(wallet.tracked_balance.usdc),
             allowance_usdc=str(wallet.tracked_allowance.usdc),
             held_usdc=str(wallet.held_micro_usdc.usdc),
-            available_usdc=str(wallet.available_micro_usdc.usdc),
+            available_usdc=str(wallet.spendable_micro_usdc.usdc),
+            limit_per_session_usdc=None if limits is None else str(limits.per_session_micro_usdc.usdc),
+            limit_per_day_usdc=None if limits is None else str(limits.per_day_micro_usdc.usdc),
         )
 
 

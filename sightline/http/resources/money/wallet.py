@@ -61,7 +61,7 @@ class MoneyResources:
         "/api/v1/wallet",
         "getWallet",
         "money",
-        "Balance, allowance and holds of the caller's wallet",
+        "Balance, allowance, limits and holds of the caller's wallet",
         operation=Operation.READ_WALLET,
         output=Wallet,
         errors=(Code.NOT_FOUND,),
@@ -71,7 +71,7 @@ class MoneyResources:
         wallet = await self._services.ledger.wallet(call.workspace_id)
         if wallet is None:
             raise RefusedError(NOT_TRACKED)
-        return Reply(wallet_json(wallet))
+        return Reply(wallet_json(wallet, self._services.clock.now_ms()))
 
     @Route(
         "GET",

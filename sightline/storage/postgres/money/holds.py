@@ -4,12 +4,13 @@ Each function takes the connection of an open transaction and is idempotent.
 """
 
 import json
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
-from sightline.ports.ledger import FundsPolicy
-from sightline.ports.store import HoldGrowth, KeySpending
+from sightline.ports.ledger import FundsPolicy, SpendingLimits
+from sightline.ports.store import HoldGrowth, HoldRequest, KeySpending
 from sightline.storage.database.pool import Connection
 from sightline.system.keccak import session_id_hash
 
@@ -19,6 +20,12 @@ STALE_MS_MAX: Final = 60_000
 _TAKE_HOLD = "SELECT ledger_take_hold($1, $2, $3, $4, $5, $6, $7)"
 _COUNT_FOR_KEY = "SELECT ledger_count_for_key($1, $2, $3, $4, $5)"
 _GROW_HOLD = "SELECT ledger_grow_hold($1, $2, $3, $4, $5, $6, $7, $8)"
+_LIMITS = """
+SELECT w.session_limit, w.day_limit, w.spent, w.spent_day, coalesce((SELECT sum(h.amount) FROM hold h
+    WHERE h.payer = w.address AND h.state <> 'RELEASED' AND h.session_id <> $2), 0) AS held_beside,
+  coalesce((SELECT h.amount FROM hold h WHERE h.session_id = $2), 0) AS held
+FROM wallet_state w WHERE w.address = $1 AND NOT w.needs_reading
+"""
 _SHRINK_HOLD = "UPDATE hold SET amount = amount - $2 WHERE session_id = $1"
 _CHARGE_HOLD = "UPDATE hold SET state = 'CHARGE', amount = $2 WHERE session_id = $1 AND state = 'OPEN'"
 _RELEASE_HOLD = "UPDATE hold SET state = 'RELEASED' WHERE session_id = $1 AND state = 'OPEN'"
@@ -90,6 +97,31 @@ async def grow_hold(connection: Connection, session_id: str, growth: HoldGrowth,
         await count_for_key(connection, session_id, growth.spending, now_ms=now_ms)
     if growth.is_trial:
         await connection.execute(_SHRINK_HOLD, session_id, growth.amount)
+
+
+async def left_by_payer(
+    connection: Connection, session_id: str, request: HoldRequest | HoldGrowth, *, now_ms: int
+) -> MicroUsdc | None:
+    """Return what the payer's limits on the settlement contract leave for a session, if a refused request exceeds it.
+
+    None: it is within the limits, or there are none.
+    """
+    row = await connection.fetchrow(_LIMITS, request.payer_address.lower(), session_id)
+    limits = None if row is None else limits_of(row)
+    if limits is None:
+        return None
+    left = limits.left_for_session(int(row["held_beside"]), now_ms)
+    return MicroUsdc(left) if row["held"] + request.amount > left else None
+
+
+def limits_of(row: Mapping[str, Any]) -> SpendingLimits | None:
+    """Return the limits in a row of `wallet_state`."""
+    if row["session_limit"] is None:
+        return None
+    return SpendingLimits(
+        per_session=int(row["session_limit"]), per_day=int(row["day_limit"]), spent=int(row["spent"]),
+        day=row["spent_day"],
+    )  # fmt: skip
 
 
 async def charge_hold(connection: Connection, session_id: str, charged: int) -> None:

@@ -162,7 +162,7 @@ _VOID = (
 )
 _WALLET = """
 SELECT t.address, w.balance, w.allowance, w.block_number, w.needs_reading, w.updated_at_ms, t.tracked_at_ms,
-  c.number AS head, c.checked_at_ms, coalesce((
+  w.session_limit, w.day_limit, w.spent, w.spent_day, c.number AS head, c.checked_at_ms, coalesce((
     SELECT sum(h.amount) FROM hold h WHERE h.payer = t.address AND h.state <> 'RELEASED'), 0) AS held, coalesce((
     SELECT sum(o.max_amount + extended_amount(h.session_id)) FROM hold h JOIN hold_opening o USING (session_id)
     WHERE h.payer = t.address AND h.escrowed_block IS NOT NULL AND h.released_block IS NULL), 0) AS escrowed
@@ -170,7 +170,8 @@ FROM tracked_wallet t LEFT JOIN wallet_state w USING (address) LEFT JOIN chain_c
 WHERE t.workspace_id = $1
 """
 _LIVE_HOLDS = """
-SELECT h.session_id::text, h.payer, h.amount FROM hold h JOIN session s ON s.id = h.session_id
+SELECT h.session_id::text, h.payer, h.amount, w.session_limit FROM hold h JOIN session s ON s.id = h.session_id
+  LEFT JOIN wallet_state w ON w.address = h.payer AND NOT w.needs_reading
 WHERE s.state = 'LIVE' AND h.state = 'OPEN' AND ($1::text IS NULL OR h.payer = $1)
 """
 _LEDGER = """
@@ -302,6 +303,7 @@ class PostgresLedger(PostgresOutbox):
             escrowed_micro=int(row["escrowed"]),
             last_sync_block=row["head"] if is_current else row["block_number"] or 0,
             updated_at_ms=row["updated_at_ms"] if read else row["tracked_at_ms"],
+            limits=holds.limits_of(row),
         )
 
     async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
@@ -360,7 +362,13 @@ class PostgresLedger(PostgresOutbox):
         """Return the holds of LIVE sessions, of one payer or of all."""
         address = None if payer is None else payer.lower()
         rows = await self._database.read(lambda connection: connection.fetch(_LIVE_HOLDS, address))
-        return [LiveHold(row["session_id"], row["payer"], int(row["amount"])) for row in rows]
+        return [
+            LiveHold(
+                row["session_id"], row["payer"], int(row["amount"]),
+                None if row["session_limit"] is None else int(row["session_limit"]),
+            )
+            for row in rows
+        ]  # fmt: skip
 
     async def charge_hold(self, session_id: str, charged_micro: int) -> None:
         """Lower the hold to the charge."""

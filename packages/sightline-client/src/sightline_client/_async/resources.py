@@ -559,7 +559,7 @@ class AsyncSessions:
             if monotonic_s() > deadline_s:
                 raise ReceiptError(
                     f"The payment of session {session.id} is {settlement.state} after {wait_s:g} s. Ask for the "
-                    "receipt again later; check that the wallet's balance and allowance cover the charge."
+                    "receipt again later; check that the wallet's balance, allowance and limits cover the charge."
                 )
             await async_sleep(SETTLEMENT_POLL_S)
 
@@ -654,7 +654,7 @@ class AsyncWallets:
         self._transport = transport
 
     async def get(self) -> Wallet:
-        """Read balance, allowance and holds."""
+        """Read balance, allowance, limits and holds."""
         return await self._transport.get(Wallet, "/wallet")
 
     async def mandate(self) -> StoredMandate:

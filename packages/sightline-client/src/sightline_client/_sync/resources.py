@@ -555,7 +555,7 @@ class Sessions:
             if monotonic_s() > deadline_s:
                 raise ReceiptError(
                     f"The payment of session {session.id} is {settlement.state} after {wait_s:g} s. Ask for the "
-                    "receipt again later; check that the wallet's balance and allowance cover the charge."
+                    "receipt again later; check that the wallet's balance, allowance and limits cover the charge."
                 )
             sync_sleep(SETTLEMENT_POLL_S)
 
@@ -650,7 +650,7 @@ class Wallets:
         self._transport = transport
 
     def get(self) -> Wallet:
-        """Read balance, allowance and holds."""
+        """Read balance, allowance, limits and holds."""
         return self._transport.get(Wallet, "/wallet")
 
     def mandate(self) -> StoredMandate:

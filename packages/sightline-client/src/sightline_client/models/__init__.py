@@ -36,6 +36,7 @@ from sightline_client.models.money import (
     Wallet,
     WalletEvent,
     WalletEventPage,
+    WalletLimits,
 )
 from sightline_client.models.receipts import (
     EventFact,
@@ -203,6 +204,7 @@ __all__ = [
     "WalletEventKind",
     "WalletEventPage",
     "WalletIdentity",
+    "WalletLimits",
     "WalletSession",
     "WalletSessionList",
     "Webhook",

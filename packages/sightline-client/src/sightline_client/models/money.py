@@ -57,8 +57,18 @@ class Settlement(Model):
     """Whether the contract settled the session with parties or numbers that differ from its record."""
 
 
+class WalletLimits(Model):
+    """Limits that a wallet set on the settlement contract."""
+
+    per_session_micro_usdc: Money
+    per_day_micro_usdc: Money
+    """For one UTC day."""
+    left_today_micro_usdc: Money
+    """Of the limit per day: what is neither charged today nor held."""
+
+
 class Wallet(Model):
-    """Balance, allowance and holds of a workspace's wallet."""
+    """Balance, allowance, limits and holds of a workspace's wallet."""
 
     workspace_id: str
     wallet_address: str
@@ -68,8 +78,19 @@ class Wallet(Model):
     escrowed_micro_usdc: Money = MicroUsdc(0)
     """In the escrow contract for open sessions; the balance is without it."""
     available_micro_usdc: Money
+    """What balance and allowance leave beside what is held."""
+    limits: WalletLimits | None = None
+    """None: the wallet set none on the settlement contract."""
     last_sync_block: str
     updated_at: Time
+
+    @property
+    def spendable_micro_usdc(self) -> MicroUsdc:
+        """The most that a new session may cost: what is available, within the wallet's limits."""
+        if self.limits is None:
+            return self.available_micro_usdc
+        limits = self.limits
+        return min(self.available_micro_usdc, limits.per_session_micro_usdc, limits.left_today_micro_usdc)
 
 
 class WalletEvent(Model):
