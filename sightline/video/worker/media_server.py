@@ -87,6 +87,8 @@ class MediaServer:
         self, options: Options, *, clock: Clock, ids: Ids, emit: Callable[[str, MediaKind, int], None]
     ) -> None:
         self._options = options
+        # asyncio.get_running_loop asks the kernel for the process id at each call, before Python 3.12.
+        self._loop_time = asyncio.get_running_loop().time
         self._clock = clock
         self._ids = ids
         self._emit = emit
@@ -108,7 +110,7 @@ class MediaServer:
         return self._options.net
 
     def _mono_ms(self) -> float:
-        return asyncio.get_running_loop().time() * 1000
+        return self._loop_time() * 1000
 
     def _random32(self) -> int:
         return int.from_bytes(self._ids.token_bytes(4), "big") or 1
