@@ -27,6 +27,7 @@ from sightline.ports.webhooks import (
 )
 from sightline.system.loops import run_forever
 from sightline.webhooks.http_client import SendOutcome, WebhookClient
+from sightline.webhooks.sends import IDLE_S, Sends
 from sightline.webhooks.signing import WebhookSigner
 
 log = structlog.get_logger("sightline.webhooks")
@@ -65,8 +66,7 @@ class DeliveryOptions:
     """Settings of the delivery."""
 
     retry_seconds: tuple[int, ...] = RETRY_SECONDS
-    idle_s: float = 0.5
-    """The outbox and the due times are read this often when nothing happens."""
+    idle_s: float = IDLE_S
     backlog_every_s: float = 15.0
 
 
@@ -95,28 +95,18 @@ class WebhookDispatcher:
         self._ids = ids
         self._rng = rng
         self._options = options or DeliveryOptions()
-        self._in_flight = 0
+        self._sends = Sends(self._send, client, most=IN_FLIGHT_MAX, idle_s=self._options.idle_s)
         self._failing_in_flight = 0
-        self._work_done = trio.Event()
         self.statistics = DeliveryStatistics()
 
     async def run(self) -> None:
-        """Deliver until cancelled; may be called again afterwards.
-
-        Cancellation: requests in flight are cut off. Their claims expire, and they are sent again.
-        """
+        """Deliver until cancelled; may be called again afterwards. See `Sends.run`."""
         try:
-            async with trio.open_nursery() as sends:
-
-                async def step() -> None:
-                    await self._round(sends)
-
-                sends.start_soon(self._run_backlog)
-                await run_forever("webhooks", step, every_s=0)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._run_backlog)
+                await self._sends.run("webhooks", self._round)
         finally:
             self.statistics.backlog = None
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-                await self._client.close()
 
     async def _run_backlog(self) -> None:
         await run_forever("webhook_backlog", self._read_backlog, every_s=self._options.backlog_every_s)
@@ -124,21 +114,16 @@ class WebhookDispatcher:
     async def _read_backlog(self) -> None:
         self.statistics.backlog = await self._store.backlog()
 
-    async def _round(self, sends: trio.Nursery) -> None:
-        """Prepare events, start what is due, and wait until there may be more to do."""
-        self._work_done = trio.Event()
+    async def _round(self) -> bool:
+        """Prepare events and start what is due."""
         published = await self._publish()
-        free = IN_FLIGHT_MAX - self._in_flight
+        free = self._sends.free
         jobs = await self._store.claim_deliveries(
             limit=free, failing_max=max(0, min(free, FAILING_IN_FLIGHT_MAX - self._failing_in_flight))
         )
-        for job in jobs:
-            self._in_flight += 1
-            self._failing_in_flight += job.endpoint.is_troubled
-            sends.start_soon(self._send, job)
-        if not published and not jobs:
-            with trio.move_on_after(self._options.idle_s):
-                await self._work_done.wait()
+        self._failing_in_flight += sum(job.endpoint.is_troubled for job in jobs)
+        self._sends.start(jobs)
+        return bool(published or jobs)
 
     async def _publish(self) -> int:
         rows = await self._store.outbox(limit=PUBLISH_MAX)
@@ -172,9 +157,7 @@ class WebhookDispatcher:
             # Its claim expires, and it is sent again.
             log.warning("webhook_not_recorded", webhook_id=job.message.id, error=str(error))
         finally:
-            self._in_flight -= 1
             self._failing_in_flight -= job.endpoint.is_troubled
-            self._work_done.set()
 
     async def _attempt(self, job: DeliveryJob) -> None:
         headers, began = self._signer.headers(job.endpoint, job.message, self._clock.now_ms()), trio.current_time()

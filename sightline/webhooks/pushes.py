@@ -8,7 +8,6 @@ from typing import Final, TypeAlias, final
 
 import orjson
 import structlog
-import trio
 
 from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
@@ -18,7 +17,6 @@ from sightline.domain.units import SECOND_MS
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.webhooks import PushJob, PushStore, PushSubscription
-from sightline.system.loops import run_forever
 from sightline.webhooks.addresses import check_url
 from sightline.webhooks.http_client import SendOutcome, WebhookClient
 from sightline.webhooks.push_encryption import (
@@ -30,6 +28,7 @@ from sightline.webhooks.push_encryption import (
     is_point,
     key_from,
 )
+from sightline.webhooks.sends import Sends
 
 log = structlog.get_logger("sightline.pushes")
 
@@ -42,7 +41,6 @@ RETRY_MS: Final = (1_000, 2_000, 4_000, 8_000, 16_000)
 """Waits after failed attempts; the last one is repeated until the push is too old."""
 PLACE_DECIMALS: Final = 2
 """About a kilometre: a locked phone shows a notification to whoever looks at it."""
-IDLE_S: Final = 0.5
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 
 NO_SUBSCRIPTION: Final = Refusal(Code.NOT_FOUND, "push:notFound", "No such push subscription")
@@ -171,36 +169,18 @@ class PushDispatcher:
         self._vapid = vapid
         self._clock = clock
         self._ids = ids
-        self._in_flight = 0
-        self._work_done = trio.Event()
+        self._sends = Sends(self._send, client, most=IN_FLIGHT_MAX)
         self.may_receive: MayReceive = _nobody
         self.statistics = PushStatistics()
 
     async def run(self) -> None:
-        """Send until cancelled; may be called again afterwards.
+        """Send until cancelled; may be called again afterwards. See `Sends.run`."""
+        await self._sends.run("pushes", self._round)
 
-        Cancellation: requests in flight are cut off. Their claims expire, and they are sent again.
-        """
-        try:
-            async with trio.open_nursery() as sends:
-
-                async def step() -> None:
-                    await self._round(sends)
-
-                await run_forever("pushes", step, every_s=0)
-        finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
-                await self._client.close()
-
-    async def _round(self, sends: trio.Nursery) -> None:
-        self._work_done = trio.Event()
-        jobs = await self._store.claim_pushes(limit=IN_FLIGHT_MAX - self._in_flight)
-        for job in jobs:
-            self._in_flight += 1
-            sends.start_soon(self._send, job)
-        if not jobs:
-            with trio.move_on_after(IDLE_S):
-                await self._work_done.wait()
+    async def _round(self) -> bool:
+        jobs = await self._store.claim_pushes(limit=self._sends.free)
+        self._sends.start(jobs)
+        return bool(jobs)
 
     async def _send(self, job: PushJob) -> None:
         try:
@@ -211,9 +191,6 @@ class PushDispatcher:
         except Exception:
             # A defect. Its claim expires, and it is tried again until it is too old.
             log.exception("push_crashed", subscription_id=job.subscription.id)
-        finally:
-            self._in_flight -= 1
-            self._work_done.set()
 
     async def _attempt(self, job: PushJob) -> None:
         subscription = job.subscription
