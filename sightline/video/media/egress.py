@@ -83,10 +83,10 @@ class _Sent:
         """The RTP packets with all payloads, in order."""
         return [self.packet(index) for index in range(len(self.payloads))]
 
-    def send(self, peer: RtcPeer) -> None:
-        """Send all packets at once."""
+    def seal(self, peer: RtcPeer) -> None:
+        """Encrypt all packets; `peer.send_sealed` sends them."""
         shift = self.shift
-        peer.send_frame(
+        peer.seal_frame(
             self.payloads if shift is None else [shift.apply(each) for each in self.payloads],
             payload_type=self.payload_type,
             sequence=self.sequence,
@@ -178,7 +178,7 @@ class VideoLeg:
         self.waiting_key = True
 
     def live(self, frame: StreamFrame, now_ms: float) -> None:
-        """Send or queue a frame that just arrived, if it is of this viewer's layer."""
+        """Encrypt or queue a frame that just arrived, if it is of this viewer's layer. `flush` sends it."""
         if frame.layer != self._sent_layer:
             if self.layer is not None and not (frame.key and frame.layer == self.layer):
                 return
@@ -202,7 +202,7 @@ class VideoLeg:
         if self._queue:
             self._queue.append((frame, timestamp))
         else:
-            self._send(frame, timestamp)
+            self._seal(frame, timestamp)
 
     def replay(self, frames: Sequence[StreamFrame], now_ms: float) -> bool:
         """Send the cached GOP; False if one was sent within the last second, or none can be sent."""
@@ -231,7 +231,8 @@ class VideoLeg:
         sent = 0
         while self._queue and sent < BURST_PACKETS:
             frame, timestamp = self._queue.popleft()
-            self._send(frame, timestamp)
+            self._seal(frame, timestamp)
+            self.flush()
             sent += len(frame.payloads)
         if self._queue and not self._peer.closed:
             self._pump = asyncio.get_running_loop().call_later(BURST_EVERY_S, self._pump_now)
@@ -254,10 +255,14 @@ class VideoLeg:
         pause_s = len(data) * 8 / (SLOW_SHARE * self._link.delivered_bps)
         self._slow_timer = asyncio.get_running_loop().call_later(pause_s, self._send_next_slow)
 
-    def _send(self, frame: StreamFrame, timestamp: int) -> None:
+    def flush(self) -> None:
+        """Send what `live` encrypted."""
+        self._peer.send_sealed()
+
+    def _seal(self, frame: StreamFrame, timestamp: int) -> None:
         sent = self._number(frame, timestamp)
         if sent is not None:
-            sent.send(self._peer)
+            sent.seal(self._peer)
 
     def _number(self, frame: StreamFrame, timestamp: int) -> _Sent | None:
         """Give the frame this viewer's numbers and keep it for retransmission; None for a codec not negotiated."""

@@ -20,7 +20,7 @@ from sightline.video.rtc.dtls import Certificate, RtcTransport
 from sightline.video.rtc.ice import IceConnection, MediaSource, host_addresses, remote_candidate
 from sightline.video.rtc.rtp import is_rtcp
 from sightline.video.rtc.sdp import Description, LocalTransport, SdpError, Section
-from sightline.video.rtc.udp import one_datagram
+from sightline.video.rtc.udp import Run, one_datagram
 
 CERTIFICATE_RENEW: Final = timedelta(days=10)
 """aiortc's certificates are valid for 30 days; a worker may run longer."""
@@ -176,6 +176,7 @@ class RtcPeer:
         self.connected = False
         self.closed = False
         self.congested = False
+        self._sealed: list[Run] = []
         """True while the socket's send buffer is full."""
 
     @property
@@ -305,15 +306,20 @@ class RtcPeer:
             packet = one_datagram(self._transport.protect(data, rtcp=rtcp))
             self.congested = not self._connection.send_now([packet])
 
-    def send_frame(
+    def seal_frame(
         self, payloads: Sequence[bytes], *, payload_type: int, sequence: int, timestamp: int, ssrc: int
     ) -> None:
-        """Encrypt and send the RTP packets of a frame, in few system calls; does nothing while not connected."""
+        """Encrypt the RTP packets of a frame for `send_sealed`; does nothing while not connected."""
         if self.connected and not self.closed:
-            runs = self._transport.protect_frame(
+            self._sealed += self._transport.protect_frame(
                 payloads, payload_type=payload_type, sequence=sequence, timestamp=timestamp, ssrc=ssrc
             )
-            self.congested = not self._connection.send_now(runs)
+
+    def send_sealed(self) -> None:
+        """Send what `seal_frame` encrypted, in few system calls."""
+        sealed, self._sealed = self._sealed, []
+        if sealed and not self.closed:
+            self.congested = not self._connection.send_now(sealed)
 
     def close(self, reason: str) -> None:
         """Close the connection and call `on_closed` once. The sockets close in the background, see `wait_closed`."""

@@ -96,7 +96,7 @@ def protect_frame(
         payloads: At least one. With the same sequence again (as for the next viewer), they are not laid out anew.
 
     Returns:
-        What goes on the wire, valid until the next call in this thread.
+        What goes on the wire.
 
     Raises:
         pylibsrtp.Error: libsrtp refused a packet.
@@ -127,9 +127,9 @@ def _runs(layout: _Layout, view: memoryview, tag_bytes: int) -> list[Run]:
         at, size, _ = packets[first]
         if tag_bytes == GAP_BYTES:
             last_at, last_size, _ = packets[end - 1]
-            parts = [view[at : last_at + last_size + tag_bytes]]
+            parts = [bytes(view[at : last_at + last_size + tag_bytes])]
         else:
-            parts = [view[at : at + size + tag_bytes] for at, size, _ in packets[first:end]]
+            parts = [bytes(view[at : at + size + tag_bytes]) for at, size, _ in packets[first:end]]
         runs.append(Run(parts, size + tag_bytes, end - first))
     return runs
 

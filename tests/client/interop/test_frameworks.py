@@ -72,6 +72,16 @@ def test_a_program_without_a_framework_sees_a_frame_and_ends_its_view(dev: dict[
     assert newest_session(dev)["state"] == "ENDED"
 
 
+def test_a_program_without_a_framework_prints_why_it_was_refused(dev: dict[str, Any]) -> None:
+    code = dict(PROGRAM.findall(GUIDE))[ALONE].replace('"lat": 52.520008', '"lat": -12.5')
+    env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "operator" in done.stdout
+
+
 def run_pipecat(dev: dict[str, Any], *options: str) -> "subprocess.CompletedProcess[str]":
     env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
     env |= {"PYTHONPATH": str(ROOT / "packages" / "sightline-client" / "src")}

@@ -22,6 +22,7 @@ class Wire:
     """The receiving end of a viewer's connection; records what is sent."""
 
     sent: list[bytes] = field(default_factory=list)
+    sealed: list[bytes] = field(default_factory=list)
     closed: bool = False
     congested: bool = False
 
@@ -29,12 +30,16 @@ class Wire:
         if not rtcp:
             self.sent.append(data)
 
-    def send_frame(self, payloads: Sequence[bytes], *, sequence: int, **header: int) -> None:
+    def seal_frame(self, payloads: Sequence[bytes], *, sequence: int, **header: int) -> None:
         last = len(payloads) - 1
-        self.sent += [
+        self.sealed += [
             build_rtp(payload, marker=at == last, sequence=(sequence + at) & 0xFFFF, **header)
             for at, payload in enumerate(payloads)
         ]
+
+    def send_sealed(self) -> None:
+        self.sent += self.sealed
+        self.sealed.clear()
 
 
 def on_asyncio(work: Callable[[], Awaitable[None]]) -> None:
@@ -57,6 +62,11 @@ def a_frame(index: int, *, key: bool, packets: int = 1) -> StreamFrame:
     )
 
 
+def forward(leg: VideoLeg, frame: StreamFrame, now_ms: float) -> None:
+    leg.live(frame, now_ms)
+    leg.flush()
+
+
 def a_viewer() -> tuple[Viewer, VideoLeg, Wire, list[Viewer]]:
     wire: Any = Wire()
     asked: list[Viewer] = []
@@ -70,7 +80,7 @@ def a_viewer() -> tuple[Viewer, VideoLeg, Wire, list[Viewer]]:
 
 def test_a_packet_is_sent_again_once_a_round_trip_and_a_few_times_in_all():
     viewer, leg, wire, _ = a_viewer()
-    leg.live(a_frame(0, key=True), 0.0)
+    forward(leg, a_frame(0, key=True), 0.0)
     del wire.sent[:]
     request = build_nack(THEIRS, VIDEO, [0])
     for now_ms in range(0, 60, 5):
@@ -84,7 +94,7 @@ def test_a_packet_is_sent_again_once_a_round_trip_and_a_few_times_in_all():
 def test_a_retransmission_carries_the_packet_as_it_was_sent():
     viewer, leg, wire, _ = a_viewer()
     frame = replace(a_frame(0, key=True), payloads=(b"\x65first", b"\x65second", b"\x65last"))
-    leg.live(frame, 0.0)
+    forward(leg, frame, 0.0)
     sent = [parse_rtp(data) for data in wire.sent]
     del wire.sent[:]
     viewer.on_packet(build_nack(THEIRS, VIDEO, [0, 1, 2]), True, 0.0)
@@ -104,7 +114,7 @@ def test_what_is_kept_for_retransmission_is_shared_by_all_viewers():
     tracemalloc.start()
     for frame in frames:
         for _, leg, wire, _ in legs:
-            leg.live(frame, 0.0)
+            forward(leg, frame, 0.0)
             del wire.sent[:]
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -113,7 +123,7 @@ def test_what_is_kept_for_retransmission_is_shared_by_all_viewers():
 
 def test_the_round_trip_is_measured_by_the_viewers_reports():
     viewer, leg, wire, _ = a_viewer()
-    leg.live(a_frame(0, key=True), 0.0)
+    forward(leg, a_frame(0, key=True), 0.0)
     for round_trip in range(20):
         sent_ms = round_trip * 1000.0
         viewer.report(1_700_000_000_000.0 + sent_ms, sent_ms, 0.0)
@@ -132,7 +142,7 @@ def test_the_round_trip_is_measured_by_the_viewers_reports():
 
 def test_a_number_that_comes_round_again_starts_anew():
     viewer, leg, wire, _ = a_viewer()
-    leg.live(a_frame(0, key=True, packets=HISTORY_PACKETS + 1), 0.0)
+    forward(leg, a_frame(0, key=True, packets=HISTORY_PACKETS + 1), 0.0)
     for _ in range(RESEND_MAX + 1):
         viewer.on_packet(build_nack(THEIRS, VIDEO, [HISTORY_PACKETS]), True, 1e6)
     del wire.sent[:]
@@ -154,23 +164,23 @@ def test_a_viewer_that_loses_much_gets_keyframes_only_and_then_everything_again(
         def frames_sent() -> set[int]:
             return {packet.timestamp // 3000 for packet in map(parse_rtp, wire.sent) if packet is not None}
 
-        leg.live(a_frame(0, key=True), 0.0)
+        forward(leg, a_frame(0, key=True), 0.0)
         loses(viewer, 0.5, 1_000.0)
         loses(viewer, 0.1, 2_000.0)
-        leg.live(a_frame(1, key=False), 2_100.0)
+        forward(leg, a_frame(1, key=False), 2_100.0)
         assert frames_sent() == {0, 1}, "one bad report is not enough"
         loses(viewer, 0.5, 3_000.0)
         loses(viewer, 0.5, 4_000.0)
-        leg.live(a_frame(2, key=False), 4_100.0)
-        leg.live(a_frame(3, key=True), 4_200.0)
-        leg.live(a_frame(4, key=False), 4_300.0)
+        forward(leg, a_frame(2, key=False), 4_100.0)
+        forward(leg, a_frame(3, key=True), 4_200.0)
+        forward(leg, a_frame(4, key=False), 4_300.0)
         assert frames_sent() == {0, 1, 3}
         assert viewer.wants_key(9_000.0)
         assert not viewer.wants_key(9_500.0), "not at every look"
         over_ms = 4_000.0 + THIN_FIRST_MS
-        leg.live(a_frame(5, key=False), over_ms)
-        leg.live(a_frame(6, key=True), over_ms + 100)
-        leg.live(a_frame(7, key=False), over_ms + 200)
+        forward(leg, a_frame(5, key=False), over_ms)
+        forward(leg, a_frame(6, key=True), over_ms + 100)
+        forward(leg, a_frame(7, key=False), over_ms + 200)
         assert frames_sent() == {0, 1, 3, 6, 7}
         assert asked == []
 
@@ -201,7 +211,7 @@ def test_a_decoder_sees_one_stream_while_its_viewer_falls_to_a_lower_layer_and_r
 
     def both(index: int, *, key: bool = False) -> None:
         for layer in (LOW, HIGH):
-            leg.live(a_layer_frame(layer, index, key=key, late=7_000 if layer == LOW else 0), index * 33.0)
+            forward(leg, a_layer_frame(layer, index, key=key, late=7_000 if layer == LOW else 0), index * 33.0)
 
     def layers_sent(since: int) -> list[str]:
         sent = [packet for packet in map(parse_rtp, wire.sent[since:]) if packet is not None]
@@ -257,8 +267,8 @@ def test_a_viewer_that_joins_gets_the_frames_that_follow_its_replay():
     _, leg, wire, _ = a_viewer()
     leg.choose_layer(BOTH, 0.0)
     assert leg.replay([a_layer_frame(HIGH, index, key=index == 0) for index in range(3)], 5_000.0)
-    leg.live(a_layer_frame(LOW, 3, key=True), 5_001.0)
-    leg.live(a_layer_frame(HIGH, 3, key=False), 5_002.0)
+    forward(leg, a_layer_frame(LOW, 3, key=True), 5_001.0)
+    forward(leg, a_layer_frame(HIGH, 3, key=False), 5_002.0)
     frames = [
         packet.payload[6:] for packet in map(parse_rtp, wire.sent) if packet is not None and packet.marker is False
     ]

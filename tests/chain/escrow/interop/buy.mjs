@@ -9,7 +9,8 @@ const { privateKeyToAccount } = require("viem/accounts");
 
 const [url, body, key] = process.argv.slice(2);
 const client = new x402Client().register("eip155:*", new ExactEvmScheme(privateKeyToAccount(process.env.EVM_KEY)));
-client.setSpendControls({ allowedAssets: [{ network: "eip155:*", asset: process.env.USDC }] });
+const limit = process.env.X402_LIMIT && { maxAmountPerPayment: process.env.X402_LIMIT };
+client.setSpendControls({ allowedAssets: [{ network: "eip155:*", asset: process.env.USDC, ...limit }] });
 const answer = await wrapFetchWithPayment(fetch, client)(url, {
   method: "POST",
   headers: { "content-type": "application/json", ...(key && { authorization: `Bearer ${key}` }) },

@@ -10,7 +10,10 @@ from x402.http import decode_payment_response_header
 from x402.http.clients import x402_requests
 from x402.mechanisms.evm.exact import register_exact_evm_client
 
-payer = x402ClientSync().set_spend_controls({"allowed_assets": [{"network": "eip155:*", "asset": os.environ["USDC"]}]})
+allowed = {"network": "eip155:*", "asset": os.environ["USDC"]}
+if os.environ["X402_LIMIT"]:
+    allowed["max_amount_per_payment"] = os.environ["X402_LIMIT"]
+payer = x402ClientSync().set_spend_controls({"allowed_assets": [allowed]})
 http = x402_requests(register_exact_evm_client(payer, Account.from_key(os.environ["EVM_KEY"])))
 url, body, *keys = sys.argv[1:]
 http.headers.update({"authorization": f"Bearer {keys[0]}"} if keys else {})

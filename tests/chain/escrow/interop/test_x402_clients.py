@@ -27,7 +27,11 @@ ROOT: Final = Path(__file__).parents[4]
 INSTALLED: Final = ROOT / ".interop" / "x402"
 PYTHON: Final = INSTALLED / "venv" / "bin" / "python"
 EXAMPLE: Final = ROOT / "examples" / "x402_view.py"
+GUIDE: Final = ROOT / "docs" / "guides" / "x402.md"
 LINES_MAX: Final = 24
+LIMIT: Final = "200000"
+"""Micro-USDC that one call may cost, in the example and in the guide."""
+TOO_LOW: Final = "1000"
 CLIENTS: Final = {
     "python": (str(PYTHON), str(Path(__file__).with_name("buy.py"))),
     "typescript": ("node", str(Path(__file__).with_name("buy.mjs"))),
@@ -79,12 +83,19 @@ async def market(request: pytest.FixtureRequest, server: Server, data_directory:
         yield market
 
 
-async def run(market: Market, wallet: LocalWallet, *command: str) -> subprocess.CompletedProcess[bytes]:
+async def attempt(
+    market: Market, wallet: LocalWallet, *command: str, limit: str = ""
+) -> subprocess.CompletedProcess[bytes]:
     env = os.environ | {
         "EVM_KEY": wallet.private_key, "USDC": market.config["usdcAddress"], "X402_MODULES": str(INSTALLED),
+        "X402_LIMIT": limit,
     }  # fmt: skip
     with trio.fail_after(120):
-        done = await trio.run_process(command, env=env, capture_stdout=True, capture_stderr=True, check=False)
+        return await trio.run_process(command, env=env, capture_stdout=True, capture_stderr=True, check=False)
+
+
+async def run(market: Market, wallet: LocalWallet, *command: str) -> subprocess.CompletedProcess[bytes]:
+    done = await attempt(market, wallet, *command)
     assert done.returncode == 0, done.stderr.decode()
     return done
 
@@ -138,6 +149,28 @@ async def test_the_example_buys_a_view_with_the_python_client_and_saves_its_firs
         assert 0 < charged < held
         await until(lambda: market.balance(wallet.address), lambda now: now == FUNDS - charged, "the rest has returned")
     assert pictures[0][:3] == b"\xff\xd8\xff"
+
+
+async def test_a_price_above_the_documented_limit_is_refused_before_anything_is_signed(
+    market: Market, tmp_path: Path
+) -> None:
+    wallet, code, low = market.buyer.wallet, EXAMPLE.read_text(), tmp_path / "low.py"
+    assert f'"max_amount_per_payment": "{LIMIT}"}}' in code
+    assert f'asset: USDC, maxAmountPerPayment: "{LIMIT}" }}]' in GUIDE.read_text()
+    low.write_text(code.replace(LIMIT, TOO_LOW))
+    place = (str(VIEW["lat"]), str(VIEW["lng"]))
+    tried = [
+        await attempt(market, wallet, str(PYTHON), str(low), market.server.url, *place),
+        await attempt(
+            market, wallet, *CLIENTS["typescript"], f"{market.server.url}/api/v1/x402/views", json.dumps(VIEW),
+            limit=TOO_LOW,
+        ),
+    ]  # fmt: skip
+    for done in tried:
+        assert done.returncode != 0, done.stdout
+        assert b"spend" in done.stderr.lower(), done.stderr.decode()
+    assert (await market.device.get("/sessions", view="operator"))["items"] == []
+    assert await market.balance(wallet.address) == FUNDS
 
 
 async def test_the_typescript_client_buys_a_view_and_never_comes_back_and_gets_its_rest(market: Market) -> None:
