@@ -197,6 +197,7 @@ def test_an_fps_that_is_not_above_0_is_refused_before_the_session_is_bought(fps:
         "watch 1 2 --seconds 0",
         "watch 1 2 --max-charge abc",
         "request 1 2 --seconds 0",
+        "quote 1 2 --seconds 0",
         "request 1 2 --max-charge -1",
         "signup --role FOO",
         "keys mint a --scope sessions:read --per-day much",

@@ -20,11 +20,13 @@ import pytest
 import simplejpeg
 from standardwebhooks.webhooks import Webhook
 
+from sightline.chain.contracts.abi import call_data
 from sightline.domain.books.statement import Month
 from sightline.system.clock import SystemClock
-from sightline_client import Sightline
+from sightline_client import Chain, Sightline
 from sightline_client.wallet import LocalWallet
 
+MICRO = 1_000_000
 COMMAND = [sys.executable, "-m", "sightline.cli"]
 
 
@@ -213,6 +215,55 @@ def test_json_is_what_the_http_interface_answers(dev: dict[str, Any]) -> None:
     assert {name: printed[name] for name in printed.keys() - paid_later} == {
         name: value for name, value in answer.json()["data"].items() if name not in paid_later
     }
+
+
+def test_a_quote_requests_nothing_and_says_rate_price_and_operators(dev: dict[str, Any]) -> None:
+    place, asked = (str(dev["lat"]), str(dev["lng"])), {"lat": dev["lat"], "lng": dev["lng"], "durationSeconds": 600}
+    with Sightline(dev["url"], dev["consumerKey"]) as sl:
+        before = sl.sessions.page(limit=1).items
+        printed = json.loads(sightline(dev, "quote", *place, "--seconds", "600", "--json"))
+        answered = sl.call("GET", "/pricing/quote", query=asked)
+        own = {"quoteId", "expiresAt"}
+        assert printed.keys() == answered.keys()
+        assert {name: printed[name] for name in printed.keys() - own} == {
+            name: answered[name] for name in answered.keys() - own
+        }
+        rate, total = (printed[f"{name}MicroUsdc"] for name in ("ratePerSecond", "estimatedTotal"))
+        shown = sightline(dev, "quote", *place, "--seconds", "600").splitlines()
+        assert shown[0] == f"{int(rate) / MICRO} USDC a second, at most {int(total) / MICRO} USDC for 600 s"
+        assert "operator" in shown[1]
+        assert "no operators" in sightline(dev, "quote", "-33.86", "-151.2")
+        assert sl.sessions.page(limit=1).items == before
+
+
+def test_the_wallet_says_what_its_limits_leave_for_a_session(dev: dict[str, Any]) -> None:
+    made = json.loads(sightline(dev, "signup", "--json", SIGHTLINE_WALLET_KEY=""))
+    key, owner = {"SIGHTLINE_API_KEY": made["apiKey"]}, LocalWallet.from_key(made["walletKey"])
+    with Sightline(dev["url"], made["apiKey"]) as sl:
+        assert "none set" in sightline(dev, "wallet", **key)
+        sl.call("POST", "/wallet/faucet", {"amountMicroUsdc": "5000000"})
+        config = sl.config()
+        chain = Chain(config.rpc_url)
+        chain.approve(owner, token=config.usdc_address, spender=config.settlement_address, amount=3_000_000)
+        data = "0x" + call_data("setLimits(uint256,uint256)", [250_000, 2_000_000]).hex()
+        chain.send(owner, to=config.settlement_address, data=data, gas=200_000)
+        while sl.wallet.get().limits is None:
+            pass
+        answered = sl.call("GET", "/wallet")
+    printed = json.loads(sightline(dev, "wallet", "--json", **key))
+    changing = {"lastSyncBlock", "updatedAt"}
+    assert printed.keys() == answered.keys()
+    assert {name: printed[name] for name in printed.keys() - changing} == {
+        name: answered[name] for name in answered.keys() - changing
+    }
+    shown = " ".join(sightline(dev, "wallet", **key).split())
+    for said in (
+        "balance 5 ",
+        "allowance 3 ",
+        "0.25 a session 2 a day (UTC), of which 2 are left",
+        "spendable 0.25 for",
+    ):
+        assert said in shown
 
 
 def test_an_error_under_json_is_the_error_of_the_http_interface(dev: dict[str, Any]) -> None:
@@ -434,7 +485,7 @@ def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any])
 
 
 def test_completion_is_offered_for_the_shell() -> None:
-    env = os.environ | {"_SIGHTLINE_COMPLETE": "complete_bash", "COMP_WORDS": "sightline wa", "COMP_CWORD": "1"}
+    env = os.environ | {"_SIGHTLINE_COMPLETE": "complete_bash", "COMP_WORDS": "sightline wat", "COMP_CWORD": "1"}
     program = str(Path(sys.executable).parent / "sightline")
     done = subprocess.run([program], env=env, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["watch"]

@@ -1,0 +1,69 @@
+"""The commands `sightline quote` and `sightline wallet`: what a session costs, and what may be spent."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from sightline_client.commands.access import client, one_line_errors
+from sightline_client.commands.options import AsJson, PlaceCommand, Url
+
+# The commands import the client when they run, so that `--help` is fast.
+if TYPE_CHECKING:
+    from sightline_client.models import Quote, Wallet
+
+PANEL: Final = "Watch"
+"""Heading of `sightline --help`."""
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel=PANEL, cls=PlaceCommand)
+def quote(
+    lat: float,
+    lng: float,
+    seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 300,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a session at a place costs now, and how many operators cover the place. Nothing is requested."""
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        found = sl.quote(lat, lng, seconds=seconds)
+    typer.echo(found.model_dump_json(by_alias=True) if as_json else "\n".join(_quote_lines(found)))
+
+
+def _quote_lines(found: "Quote") -> Iterator[str]:
+    rate, total = found.rate_per_second_micro_usdc.usdc, found.estimated_total_micro_usdc.usdc
+    yield f"{rate} USDC a second, at most {total} USDC for {found.duration_seconds} s"
+    count = found.available_operators
+    if found.own_session_id is not None:
+        yield f"the only operator at the place is in your session {found.own_session_id}"
+    else:
+        yield f"{count or 'no'} operator{'' if count == 1 else 's'} online at the place"
+
+
+@app.command(rich_help_panel=PANEL)
+def wallet(api: Url = None, as_json: AsJson = False) -> None:
+    """Print balance, allowance and limits of the key's wallet, and what a new session may cost at most."""
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        found, is_escrow = sl.wallet.get(), sl.config().is_escrow
+    typer.echo(found.model_dump_json(by_alias=True) if as_json else "\n".join(_wallet_lines(found, is_escrow)))
+
+
+def _wallet_lines(found: "Wallet", is_escrow: bool) -> Iterator[str]:
+    yield f"wallet     {found.wallet_address}, amounts in USDC"
+    yield f"balance    {found.tracked_balance.usdc}"
+    yield f"allowance  {found.tracked_allowance.usdc}"
+    yield f"held       {found.held_micro_usdc.usdc} for open sessions"
+    if is_escrow:
+        yield f"in escrow  {found.escrowed_micro_usdc.usdc}"
+        yield f"spendable  {found.spendable_micro_usdc.usdc} from the allowance; an authorization needs none"
+        return
+    if found.limits is None:
+        yield "limits     none set on the contract"
+    else:
+        limits = found.limits
+        left = limits.left_today_micro_usdc.usdc
+        yield f"limits     {limits.per_session_micro_usdc.usdc} a session"
+        yield f"           {limits.per_day_micro_usdc.usdc} a day (UTC), of which {left} are left"
+    yield f"spendable  {found.spendable_micro_usdc.usdc} for a new session"
