@@ -105,6 +105,13 @@ class Refunds:
 
     async def _sign_and_store(self, wanted: RefundRequest) -> Refund | None:
         """Sign a refund and store it; None, and nothing was sent, if another server has taken the nonce meanwhile."""
+        refunded = sum(
+            refund.amount_micro
+            for refund in await self._store.refunds(wanted.session_id)
+            if refund.state is not RefundState.FAILED
+        )
+        if refunded + wanted.amount_micro > wanted.charged_micro:
+            raise _above_charge(wanted, refunded)
         signer = self._signer
         if signer is None:
             raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:account", "Set SIGHTLINE_CHAIN_REFUND_KEY"))
@@ -137,9 +144,8 @@ class Refunds:
             is_covered = await self._store.add_refund(refund, charged_micro=wanted.charged_micro)
         except NonceTakenError:
             return None
-        if not is_covered:
-            message = f"All refunds of a session are at most its charge, {wanted.charged_micro} micro-USDC"
-            raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:amount", message))
+        if not is_covered:  # another server has stored one meanwhile
+            raise _above_charge(wanted, refunded)
         return refund
 
     async def _look(self, signer: Signer, authorization: bytes) -> tuple[Fees, int, int, bytes, bool]:
@@ -219,3 +225,11 @@ def _transfer(signer: Signer, wanted: RefundRequest, authorization: bytes, domai
 
 def _word(address: str) -> bytes:
     return bytes.fromhex(address.removeprefix("0x")).rjust(32, b"\0")
+
+
+def _above_charge(wanted: RefundRequest, refunded: int) -> RefusedError:
+    message = (
+        f"All refunds of a session are at most its charge, {wanted.charged_micro} micro-USDC, of which {refunded} "
+        "are refunded already"
+    )
+    return RefusedError(Refusal(Code.INVALID_STATE, "refunds:amount", message))

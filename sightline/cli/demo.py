@@ -280,7 +280,7 @@ class Demo:
 def run_demo(*, keep: bool, data_dir: Path | None, frame_path: Path) -> int:
     """Run the demo. Returns the exit code: 0 only if every check passed."""
     console = Console()
-    directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-demo-"))
+    directory = data_dir.absolute() if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-demo-"))
     directory.mkdir(parents=True, exist_ok=True)
     is_kept = data_dir is not None
     demo = Demo(console, LocalServer(directory, settings=LOCAL_SETTINGS | ESCROW), frame_path)

@@ -33,7 +33,7 @@ def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], is_
     Raises:
         SightlineError: The server could not start, or has stopped.
     """
-    directory = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-dev-"))
+    directory = data_dir.absolute() if data_dir is not None else Path(tempfile.mkdtemp(prefix="sightline-dev-"))
     directory.mkdir(parents=True, exist_ok=True)
     local = LocalServer(directory, port=port, settings=LOCAL_SETTINGS | (ESCROW if is_escrow else {}))
     is_kept = data_dir is not None

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 HOST: Final = "Host"
 DEVELOP: Final = "Try and develop"
 """Headings of `sightline --help`."""
-DataDir = Annotated[Path | None, typer.Option(help="Data directory; default: SIGHTLINE_DATA_DIR or sightline-data.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Data directory; default: SIGHTLINE_DATA_DIR, or sightline-data in the current directory."),
+]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="TOML file with settings; default: SIGHTLINE_CONFIG. See `config`.")
 ]

@@ -147,7 +147,10 @@ class Settings(BaseModel):
 
     # Data.
     data_dir: Path = Field(
-        Path("sightline-data"), description="Data directory: embedded database, embedded chain, secrets, logs."
+        Path("sightline-data"),
+        validate_default=True,
+        description="Data directory: embedded database, embedded chain, secrets, logs. A relative path is of the "
+        "current directory.",
     )
     database_url: SecretStr | None = Field(
         None,
@@ -510,6 +513,17 @@ class Settings(BaseModel):
             "Classes: default, list, frame, frames, location, quote, create, auth, failed, signalling, chain."
         ),
     )
+
+    @field_validator("data_dir")
+    @classmethod
+    def _make_absolute(cls, value: Path) -> Path:
+        """Make the path absolute: messages then say which directory a command has used."""
+        try:
+            return value.absolute()
+        except FileNotFoundError:
+            raise ValueError(
+                f"{value} is of the current directory, which was removed: write an absolute path"
+            ) from None
 
     @field_validator("cors_origins")
     @classmethod

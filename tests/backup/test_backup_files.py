@@ -121,6 +121,19 @@ def test_backup_refuses_to_replace_a_file(tmp_path: Path, capfd: pytest.CaptureF
     assert (tmp_path / "yesterday").read_bytes() == ARCHIVE.read_bytes()
 
 
+def test_backup_names_the_directory_that_its_file_cannot_be_in(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(data_dir=tmp_path / "data")
+    assert run_restore(settings, ARCHIVE) == 0
+    (tmp_path / "file").write_text("")
+    for parent in (tmp_path / "missing", tmp_path / "file"):
+        assert run_backup(settings, parent / "backup") == 1
+        said = capfd.readouterr().err
+        assert f"{parent} is no directory" in said
+        assert ".backup." not in said
+
+
 def test_backup_refuses_a_directory_without_data(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_backup(Settings(data_dir=tmp_path / "nothing"), tmp_path / "new") == 1
     assert "has no secrets.json" in capfd.readouterr().err

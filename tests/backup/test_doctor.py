@@ -55,6 +55,14 @@ def test_a_host_without_a_server_passes_and_nothing_is_created(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_directory_without_a_servers_data_is_not_called_complete(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not of a server")
+    code, found = examined(data_dir=tmp_path, port=0)
+    ((level, detail, _),) = found["data directory"]
+    assert (code, level) == (0, "ok")
+    assert detail == f"{tmp_path} has no server's data yet; the first start creates it"
+
+
 def test_a_port_in_use_is_failed_with_the_setting_to_change(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

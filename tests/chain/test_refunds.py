@@ -1,6 +1,7 @@
 """Refunds of several servers from one account: each is paid once, whoever pays it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import trio
@@ -54,6 +55,22 @@ async def test_two_servers_that_refund_at_once_pay_each_refund_once(
     assert [refund.state for refund in stored] == [RefundState.CONFIRMED] * 6
     assert len({refund.nonce for refund in stored}) == 6
     assert await world.balance(world.payer) == 6 * PAID
+
+
+async def test_a_refund_above_the_charge_says_so_whatever_the_account_has(
+    world: World, database: Database, servers: list[Refunds]
+) -> None:
+    request = a_request(world, ids.uuid())
+    await servers[0].pay(request)
+    without_account = Refunds(
+        world.rpc, PostgresAdminStore(database), None, chain_id=1, token=world.token, clock=clock, fee_cap_wei=1
+    )
+    for refunds, micro in ((servers[0], CHARGED - PAID + 1), (servers[0], 10**12), (without_account, 10**12)):
+        with pytest.raises(RefusedError, match=f"at most its charge, {CHARGED} micro-USDC, of which {PAID}") as raised:
+            await refunds.pay(replace(request, key="more", amount_micro=micro))
+        assert raised.value.refusal.detail == "refunds:amount"
+    await servers[0].pay(replace(request, key="rest", amount_micro=CHARGED - PAID))
+    assert await world.balance(world.payer) == CHARGED
 
 
 async def test_both_servers_answer_the_same_refund_to_the_same_key(world: World, servers: list[Refunds]) -> None:

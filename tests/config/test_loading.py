@@ -143,6 +143,25 @@ def test_urls_of_nats_servers_are_a_comma_list_and_a_wrong_one_is_refused_withou
     assert refused({"SIGHTLINE_NATS_CERT": "cert.pem"}) == ("NATS needs SIGHTLINE_NATS_KEY.",)
 
 
+def test_a_relative_data_directory_is_that_of_the_current_one_whatever_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings({}).settings.data_dir == tmp_path / "sightline-data"
+    assert load_settings({"SIGHTLINE_DATA_DIR": "one"}).settings.secrets_path == tmp_path / "one" / "secrets.json"
+    assert load_settings({}, overrides={"data_dir": Path("two")}).settings.data_dir == tmp_path / "two"
+
+
+def test_a_current_directory_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert load_settings({"SIGHTLINE_DATA_DIR": "/data"}).settings.data_dir == Path("/data")
+    (line,) = refused({})
+    assert "SIGHTLINE_DATA_DIR" in line
+    assert "current directory" in line
+
+
 def test_the_secrets_are_in_the_data_directory_by_default() -> None:
     assert load_settings({"SIGHTLINE_DATA_DIR": "/data"}).settings.secrets_path == Path("/data/secrets.json")
     assert load_settings({"SIGHTLINE_SECRETS_FILE": "/run/secrets/sightline"}).settings.secrets_path == Path(

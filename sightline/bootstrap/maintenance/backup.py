@@ -50,8 +50,9 @@ NEWEST_MIGRATION: Final = "SELECT max(name) FROM schema_migration"
 def run_backup(settings: Settings, target: Path) -> int:
     """Write a backup of a data directory, whose server may be running. Returns the exit code."""
     os.umask(0o077)
+    target = target.absolute()
     try:
-        manifest = trio.run(write_backup, settings, target.absolute())
+        manifest = trio.run(write_backup, settings, target)
     except Exception as error:  # noqa: BLE001  every failure becomes one line and an exit code
         sys.stderr.write(f"No backup was written: {failure_line(error)}\n")
         return 1
@@ -103,6 +104,8 @@ async def write_backup(settings: Settings, target: Path) -> Manifest:
 def _checked_directory(settings: Settings, target: Path) -> Path:
     if target.exists():
         raise BackupError(f"{target} already exists. Choose another name, or remove it.")
+    if not target.parent.is_dir():
+        raise BackupError(f"{target.parent} is no directory. Create it, or name a file in another one.")
     directory = settings.data_dir.resolve()
     if not settings.secrets_path.exists():
         raise BackupError(

@@ -55,12 +55,15 @@ def check_data_directory(settings: Settings, *, is_running: bool) -> Iterator[Ho
 
 
 def _parts(settings: Settings, directory: Path, *, is_running: bool) -> HostFinding:
+    parts = kept_parts(settings)
     try:
-        check_parts(directory, kept_parts(settings))
+        check_parts(directory, parts)
     except PartMissingError as error:
         return failed("data directory", str(error), "Restore the part; see docs/ops/backup.md")
     except OSError as error:
         return failed("data directory", str(error), "Run the command as the account of the server")
+    if parts and not any((directory / part.path).exists() for part in parts):
+        return ok("data directory", f"{directory} has no server's data yet; the first start creates it")
     if not is_running:
         return ok("data directory", f"{directory} is complete; no server runs on it")
     pid = (directory / LOCK_NAME).read_text().strip()
