@@ -63,6 +63,44 @@ def test_a_key_with_other_characters_is_refused_by_the_constructor_and_not_shown
     assert "AAAA" not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.parametrize("key", ["hello", KEY[:-1], KEY + "A", KEY.upper(), "Bearer", "0x" + "1" * 64])
+def test_what_has_not_the_form_of_a_key_is_refused_by_the_constructor_and_not_shown(key: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"SIGHTLINE_API_KEY.*sightline login") as caught:
+        Sightline(key=key)
+    assert key not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_command_refuses_what_is_no_key_before_it_is_sent(silent_url: str) -> None:
+    env = {"SIGHTLINE_URL": silent_url, "SIGHTLINE_API_KEY": "hello"}
+    done = CliRunner().invoke(application(), ["wallet"], env=env)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("The API key is not one")
+
+
+@pytest.mark.parametrize("key", [KEY, KEY.replace("_test_", "_live_")])
+def test_a_key_of_each_environment_is_accepted(key: str) -> None:
+    assert Sightline(key=key).transport.headers == {"authorization": f"Bearer {key}"}
+
+
+SESSION_ID = "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50"
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "60"])
+async def test_a_duration_below_one_second_is_refused_by_its_name_and_nothing_is_sent(seconds: Any) -> None:
+    sl = AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY)
+    with pytest.raises(InvalidArgumentError, match=f"seconds={seconds!r}"):
+        sl.view(1, 2, seconds=seconds)
+    for call in (
+        sl.quote(1, 2, seconds=seconds),
+        sl.sessions.create(1, 2, seconds=seconds),
+        sl.sessions.terms(SESSION_ID, seconds=seconds),
+        sl.sessions.extend(SESSION_ID, seconds),
+        sl.sessions.extension_terms(SESSION_ID, seconds=seconds),
+    ):
+        with pytest.raises(InvalidArgumentError, match=f"seconds={seconds!r}"):
+            await call
+
+
 @pytest.mark.parametrize(("key", "said"), [(f'"{KEY}"', "is in quotes"), (KEY.encode(), "is bytes and not text")])
 def test_a_key_of_the_wrong_kind_is_refused_at_once(key: Any, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said) as caught:
@@ -198,6 +236,7 @@ def test_an_fps_that_is_not_above_0_is_refused_before_the_session_is_bought(fps:
         "watch 1 2 --max-charge abc",
         "request 1 2 --seconds 0",
         "quote 1 2 --seconds 0",
+        "extend 1 0",
         "request 1 2 --max-charge -1",
         "signup --role FOO",
         "keys mint a --scope sessions:read --per-day much",

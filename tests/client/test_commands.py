@@ -485,7 +485,7 @@ def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any])
 
 
 def test_completion_is_offered_for_the_shell() -> None:
-    env = os.environ | {"_SIGHTLINE_COMPLETE": "complete_bash", "COMP_WORDS": "sightline wa", "COMP_CWORD": "1"}
+    env = os.environ | {"_SIGHTLINE_COMPLETE": "complete_bash", "COMP_WORDS": "sightline wat", "COMP_CWORD": "1"}
     program = str(Path(sys.executable).parent / "sightline")
     done = subprocess.run([program], env=env, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["watch"]

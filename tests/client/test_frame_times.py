@@ -43,7 +43,7 @@ def test_each_two_frames_are_a_period_apart_also_the_first_two(monkeypatch: pyte
         return httpx2.Response(200, content=b"jpeg", headers=FRAME | {"x-svc-frame-sequence": str(next(sequence))})
 
     with httpx2.Client(transport=httpx2.MockTransport(answer)) as http:
-        sl = Sightline("http://127.0.0.1:9", "svc_test", http=http, retry=NO_RETRY)
+        sl = Sightline("http://127.0.0.1:9", "svc_test_000000_" + "A" * 43, http=http, retry=NO_RETRY)
         view = sl.view(1, 2)
         view._session = Session.model_construct(id="s")
         at_s = [clock.now_s for _ in itertools.islice(view.frames(fps=1), 5)]

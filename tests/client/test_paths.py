@@ -43,7 +43,7 @@ class Recorder(httpx2.AsyncBaseTransport):
 async def test_an_id_that_names_another_path_is_refused_and_nothing_is_sent(call: str) -> None:
     recorder = Recorder()
     async with httpx2.AsyncClient(transport=recorder) as http:
-        sl = AsyncSightline(URL, "svc_test_key", http=http)
+        sl = AsyncSightline(URL, "svc_test_000000_" + "A" * 43, http=http)
         for name in HOSTILE:
             with pytest.raises(InvalidIdError):
                 await CALLS[call](sl, name)
@@ -53,7 +53,7 @@ async def test_an_id_that_names_another_path_is_refused_and_nothing_is_sent(call
 async def test_an_agent_cannot_reach_another_path_by_a_session_id() -> None:
     recorder = Recorder()
     async with httpx2.AsyncClient(transport=recorder) as http:
-        built = build_server(lambda _ctx: AsyncSightline(URL, "svc_test_key", http=http))
+        built = build_server(lambda _ctx: AsyncSightline(URL, "svc_test_000000_" + "A" * 43, http=http))
         async with Client(built) as client:
             for tool in ("get_session", "get_frame", "get_clip", "end_session", "cancel_request", "verify_receipt"):
                 answer = await client.call_tool(tool, {"session_id": "../wallet"})

@@ -89,7 +89,7 @@ def url() -> Iterator[str]:
 async def test_sightline_mcp_logs_http_requests_only_if_asked_to(
     url: str, tmp_path: Path, level: str | None, is_logged: bool
 ) -> None:
-    env = os.environ | {"SIGHTLINE_URL": url, "SIGHTLINE_API_KEY": "svc_test"}
+    env = os.environ | {"SIGHTLINE_URL": url, "SIGHTLINE_API_KEY": "svc_test_000000_" + "A" * 43}
     env |= {} if level is None else {"SIGHTLINE_MCP_LOG_LEVEL": level}
     started = StdioServerParameters(command=sys.executable, args=["-m", "sightline_client.mcp_server"], env=env)
     path = tmp_path / "stderr"
@@ -106,8 +106,14 @@ async def test_sightline_mcp_logs_http_requests_only_if_asked_to(
     ("env", "said"),
     [
         ({"SIGHTLINE_MCP_LOG_LEVEL": "loud"}, "SIGHTLINE_MCP_LOG_LEVEL is 'LOUD'"),
-        ({"SIGHTLINE_MCP_CONFIRM": "maybe", "SIGHTLINE_API_KEY": "svc_test"}, "SIGHTLINE_MCP_CONFIRM is 'maybe'"),
-        ({"SIGHTLINE_URL": "video.example.com", "SIGHTLINE_API_KEY": "svc_test"}, "video.example.com"),
+        (
+            {"SIGHTLINE_MCP_CONFIRM": "maybe", "SIGHTLINE_API_KEY": "svc_test_000000_" + "A" * 43},
+            "SIGHTLINE_MCP_CONFIRM is 'maybe'",
+        ),
+        (
+            {"SIGHTLINE_URL": "video.example.com", "SIGHTLINE_API_KEY": "svc_test_000000_" + "A" * 43},
+            "video.example.com",
+        ),
         ({"SIGHTLINE_API_KEY": ""}, "SIGHTLINE_API_KEY is not set"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 from sightline_client.errors import InvalidArgumentError, InvalidIdError
@@ -9,6 +10,8 @@ from sightline_client.models import ApiKeyLimits
 
 PAGES = ("api/v1", "console", "docs", "manual", "mcp", "openapi.json")
 """Paths of a server that are not its own URL."""
+KEY = re.compile(r"svc_(test|live)_[0-9a-f]{6}_[0-9A-Za-z]{43}", re.ASCII)
+"""An API key. The access tokens of OAuth, the keys of views and those of share links have the same form."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
 
 
@@ -54,7 +57,7 @@ def usable_key(value: str | None) -> str | None:
     """Return an API key without the whitespace around it, which a key read from a file has; None for an empty one.
 
     Raises:
-        InvalidArgumentError: It has characters that no key has. The message does not show the key.
+        InvalidArgumentError: It has not the form of a key. The message does not show it.
     """
     if value is not None and not isinstance(value, str):
         raise InvalidArgumentError(f"The API key is {type(value).__name__} and not text. Pass key= as a str.")
@@ -68,7 +71,23 @@ def usable_key(value: str | None) -> str | None:
             "The API key contains a space, a control character or a character that is not ASCII. "
             "Check key= or SIGHTLINE_API_KEY: pass one key as it was printed, svc_..."
         )
+    if key and not KEY.fullmatch(key):
+        raise InvalidArgumentError(
+            "The API key is not one, or only a part of one: a key is svc_test_, 6 characters, _ and 43 characters. "
+            "Check key= or SIGHTLINE_API_KEY, or make a new key with `sightline login`."
+        )
     return key or None
+
+
+def session_seconds(value: Any) -> Any:
+    """Return a duration that a session can be asked for with.
+
+    Raises:
+        InvalidArgumentError: It is no number, or below 1.
+    """
+    if not isinstance(value, int | float) or not value >= 1:
+        raise InvalidArgumentError(f"seconds={value!r} is not a duration. Pass a whole number of seconds, at least 1.")
+    return value
 
 
 def given(**fields: object) -> dict[str, object]:

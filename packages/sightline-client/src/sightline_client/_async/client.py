@@ -15,7 +15,7 @@ from sightline_client.escrow import Payment, TypedDataSigner
 from sightline_client.models import ChainConfig, Health, Identity, Quote, StreamTicket
 from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import new_key
-from sightline_client.wire import given, server_url, usable_key
+from sightline_client.wire import given, server_url, session_seconds, usable_key
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 35.0
@@ -35,7 +35,7 @@ class AsyncSightline:
         keys: Creates Idempotency-Keys.
 
     Raises:
-        InvalidArgumentError: The URL is not http or https with a host, or the key has characters that no key has.
+        InvalidArgumentError: The URL is not http or https with a host, or the key has not the form of one.
     """
 
     def __init__(
@@ -115,8 +115,12 @@ class AsyncSightline:
         return await self.auth.me()
 
     async def quote(self, lat: float, lng: float, *, seconds: int) -> Quote:
-        """Get a price, valid for 120 s and for one session."""
-        query = given(lat=lat, lng=lng, durationSeconds=seconds)
+        """Get a price, valid for 120 s and for one session.
+
+        Raises:
+            InvalidArgumentError: seconds is below 1.
+        """
+        query = given(lat=lat, lng=lng, durationSeconds=session_seconds(seconds))
         return await self.transport.get(Quote, "/pricing/quote", query)
 
     async def stream_ticket(self, path: str) -> StreamTicket:
@@ -165,13 +169,13 @@ class AsyncSightline:
             idempotency_key: Key of the session's creation.
 
         Raises:
-            InvalidArgumentError: max_charge is not a whole number, such as 0.5.
+            InvalidArgumentError: max_charge is not a whole number, such as 0.5, or seconds is below 1.
         """
         return AsyncView(
             self.transport,
             lat=lat,
             lng=lng,
-            seconds=seconds,
+            seconds=session_seconds(seconds),
             quote=quote,
             max_charge=max_charge,
             radius_meters=radius_meters,

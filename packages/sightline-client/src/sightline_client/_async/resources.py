@@ -63,7 +63,7 @@ from sightline_client.models import (
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.runtime import async_sleep, monotonic_s
 from sightline_client.signers import require_wallet
-from sightline_client.wire import given, segment, wire_limits
+from sightline_client.wire import given, segment, session_seconds, wire_limits
 
 SIGN_IN_ATTEMPTS = 3
 SETTLEMENT_POLL_S = 0.5
@@ -339,13 +339,13 @@ class AsyncSessions:
 
         Raises:
             ConflictError: The hold would be above `max_hold_micro_usdc` (`pricing:aboveMaximum`). Nothing was created.
-            InvalidArgumentError: max_hold_micro_usdc is not a whole number, such as 0.5.
+            InvalidArgumentError: max_hold_micro_usdc is not a whole number, such as 0.5, or seconds is below 1.
         """
         require_whole_micro_usdc("max_hold_micro_usdc", max_hold_micro_usdc)
         body = given(
             lat=lat,
             lng=lng,
-            maxDurationSeconds=seconds,
+            maxDurationSeconds=None if seconds is None else session_seconds(seconds),
             waitTimeoutSeconds=wait_timeout_seconds,
             radiusMeters=radius_meters,
             quoteId=quote_id,
@@ -365,7 +365,7 @@ class AsyncSessions:
         Raises:
             NotFoundError: The server has no escrow (`session:escrow`), or the quote is unknown.
         """
-        query = given(quoteId=quote_id, maxDurationSeconds=seconds)
+        query = given(quoteId=quote_id, maxDurationSeconds=session_seconds(seconds))
         return await self._transport.get(SessionTerms, "/sessions/terms", query)
 
     async def statement(self, session_id: str) -> Statement:
@@ -461,7 +461,7 @@ class AsyncSessions:
     async def extension_terms(self, session_id: str, *, seconds: int) -> ExtensionTerms:
         """Return what the payer signs to extend a LIVE session, where the server holds its amount in escrow."""
         path = f"/sessions/{segment(session_id)}/extend/terms"
-        return await self._transport.get(ExtensionTerms, path, given(seconds=seconds))
+        return await self._transport.get(ExtensionTerms, path, given(seconds=session_seconds(seconds)))
 
     async def extend(
         self,
@@ -487,7 +487,7 @@ class AsyncSessions:
         """
         require_whole_micro_usdc("max_hold_micro_usdc", max_hold_micro_usdc)
         body = given(
-            seconds=seconds,
+            seconds=session_seconds(seconds),
             maxHoldMicroUsdc=None if max_hold_micro_usdc is None else str(int(max_hold_micro_usdc)),
             payment=payment,
         )

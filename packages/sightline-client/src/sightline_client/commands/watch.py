@@ -395,7 +395,7 @@ def clip(
 @app.command(rich_help_panel=PANEL)
 def extend(
     session_id: str,
-    seconds: Annotated[int, typer.Argument(help="Added to the longest duration.")] = 600,
+    seconds: Annotated[int, typer.Argument(min=1, help="Added to the longest duration.")] = 600,
     max_charge: MaxCharge = None,
     api: Url = None,
     as_json: AsJson = False,
