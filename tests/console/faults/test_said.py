@@ -147,6 +147,11 @@ def test_an_operator_reads_what_it_earns_first_and_a_receipt_names_who_ended_the
             phone.click("#start")
             consumer.picture("playing", within_ms=PATIENCE_MS)
             expect(consumer.page.locator("#proved")).not_to_have_text("0:00", timeout=PATIENCE_MS)
+            operator.go(f"watch/{session_id}")
+            operator.shows(".facts", re.compile(r"Charged\s*0\.00\d+\sUSDC\s*Fee \(15 %\)", re.DOTALL))
+            cost = float(consumer.page.locator(".bar + .hint").inner_text().split()[-2])
+            assert float(operator.page.locator(".bar + .hint").inner_text().split()[-2]) < cost, "without the fee"
+            review.look(operator, "watch-earned")
             end_view(consumer)
             consumer.click("#to-receipt")
             charged = consumer.page.locator("#charged").inner_text()
