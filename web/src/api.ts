@@ -1,7 +1,7 @@
 // The server of this page, by the cookie of this browser or by an API key.
 import { connect, dataOf, type Client } from "sightline-js";
 
-export { ApiError, once, randomId, type Client, type Model } from "sightline-js";
+export { ApiError, once, randomId, reach, type Client, type Model } from "sightline-js";
 
 /** Server time less browser time in milliseconds, from the newest answer. */
 let clockOffsetMs = 0;

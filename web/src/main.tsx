@@ -6,13 +6,14 @@ import icon from "./icon.svg";
 import "./style.css";
 import { ApiError } from "./api";
 import { registerWorker } from "./app/install";
+import { online, unreached } from "./errors";
 import { short } from "./format";
 import { remembered } from "./kept";
-import { Banner, Empty, Icon, Loading, Menu, type IconName } from "./parts";
+import { Banner, Button, Empty, Icon, Loading, Menu, Suspended, type IconName } from "./parts";
 import { Preferences } from "./preferences";
 import { go, link, place } from "./router";
 import { Running } from "./running";
-import { canBuy, canOperate, home, invitations, isConnected, me, notices, online, refresh, report, signOut, workspace } from "./store";
+import { canBuy, canOperate, home, invitations, isConnected, isSuspended, leave, me, notices, refresh, report, signOut, workspace } from "./store";
 import { speakPreferred, t, type Word } from "./strings";
 
 type Load = () => Promise<{ default: ComponentType }>;
@@ -44,7 +45,7 @@ function Screen({ name }: { name: string }) {
   if (!(name in SCREENS)) return <Empty isPage icon="warn" title={t("notFound")} text={t("notFoundText")} />;
   if (failed.value)
     return (
-      <Empty isPage icon="warn" title={t("errorOffline")} text={t("screenFailed")}>
+      <Empty isPage icon="warn" title={t(unreached())} text={t("screenFailed")}>
         <button class="button main" onClick={() => location.reload()}>{t("reload")}</button>
       </Empty>
     );
@@ -130,9 +131,11 @@ function App() {
       </header>
       <main id="main">
         {!online.value && <Banner kind="warn" icon="warn">{t("youAreOffline")}</Banner>}
-        {online.value && !isConnected.value && isIn && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
-        {isIn && name !== "shared" && <Running />}
-        {me.value !== undefined ? <Screen name={name} /> : isUnreachable.value ? <Empty isPage icon="warn" title={t("errorOffline")} text={t("tryingAgain")} /> : <Loading />}
+        {online.value && !isConnected.value && isIn && !isSuspended.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
+        {isIn && name !== "shared" && !isSuspended.value && <Running />}
+        {isSuspended.value && name !== "shared" ? (
+          <Suspended again={refresh}><Button id="leave-suspended" run={() => (leave(), (me.value = null), go("start"))}>{t("signOut")}</Button></Suspended>
+        ) : me.value !== undefined ? <Screen name={name} /> : isUnreachable.value ? <Empty isPage icon="warn" title={t(unreached())} text={t("tryingAgain")} /> : <Loading />}
       </main>
       <Notices />
     </>

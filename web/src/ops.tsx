@@ -4,7 +4,8 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import icon from "./icon.svg";
 import "./style.css";
-import { ApiError, randomId } from "./api";
+import { ApiError, randomId, reach } from "./api";
+import { explain, unreached } from "./errors";
 import { clock, dateTime, point, usdc } from "./format";
 import { Badge, Banner, Button, Card, Empty, Field, Icon, Loading, Page } from "./parts";
 import { notices, now, notify } from "./store";
@@ -54,7 +55,7 @@ async function ask<T>(path: string, method = "GET"): Promise<T> {
   const headers: Record<string, string> = { accept: "application/json" };
   if (token !== null) headers["authorization"] = `Bearer ${token}`;
   if (method !== "GET") headers["idempotency-key"] = randomId();
-  const answer = await fetch(path, { method, headers });
+  const answer = await reach(path, { method, headers });
   const body = (await answer.json()) as { data?: T; checks?: unknown; code?: string; message?: string; hint?: string };
   if (body.data !== undefined) return body.data;
   if (body.checks !== undefined) return body as T;
@@ -88,7 +89,7 @@ function Ops() {
     return () => clearInterval(timer);
   }, []);
   if (failure.value instanceof ApiError && failure.value.status === 401) return <Token done={read} />;
-  if (state.value === null) return failure.value === null ? <Loading /> : <Empty isPage icon="warn" title={t("errorOffline")} text={failure.value.message} />;
+  if (state.value === null) return failure.value === null ? <Loading /> : <Empty isPage icon="warn" title={t(unreached())} text={explain(failure.value)} />;
   const { checks, kinds, live, unsettled } = state.value;
   const isReady = Object.values(checks).every((each) => each.ok);
   return (

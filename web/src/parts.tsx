@@ -3,9 +3,10 @@ import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError } from "./api";
-import { clock, short } from "./format";
+import { explain, isSuspension } from "./errors";
+import { clock, short, usdc, withoutFee } from "./format";
 import { hasMoved } from "./router";
-import { explain, now, report } from "./store";
+import { now, report } from "./store";
 import { t, type Word } from "./strings";
 
 type Children = { children?: ComponentChildren };
@@ -97,9 +98,11 @@ interface ButtonProps extends Children {
   id?: string;
   /** Of a button that switches something: whether it is on. Its name stays the same. */
   isOn?: boolean;
+  /** Id of the element that says why it is disabled. */
+  describedBy?: string;
 }
 /** A button that is busy until its work is done; what fails is shown to the user. The focus stays near if the button is gone then. */
-export function Button({ run, kind = "plain", disabled = false, id, isOn, children }: ButtonProps) {
+export function Button({ run, kind = "plain", disabled = false, id, isOn, describedBy, children }: ButtonProps) {
   const busy = useSignal(false);
   const click = async ({ currentTarget }: { currentTarget: HTMLElement }): Promise<void> => {
     if (busy.value) return;
@@ -116,7 +119,7 @@ export function Button({ run, kind = "plain", disabled = false, id, isOn, childr
     }
   };
   return (
-    <button type="button" {...(id !== undefined && { id })} class={`button ${kind}`} disabled={disabled} aria-busy={busy.value} aria-pressed={isOn} onClick={click}>
+    <button type="button" {...(id !== undefined && { id })} class={`button ${kind}`} disabled={disabled} aria-busy={busy.value} aria-pressed={isOn} aria-describedby={describedBy} onClick={click}>
       {busy.value && <span class="spinner" aria-hidden="true" />}
       {children}
     </button>
@@ -274,6 +277,16 @@ export const Empty = ({ icon, title, text, isPage = false, children }: Children 
   );
 };
 
+/** Stands in place of every screen of a workspace whose calls the server refuses. */
+export const Suspended = ({ again, children }: Children & { again: () => unknown }) => (
+  <Empty isPage icon="warn" title={t("suspended")} text={t("suspendedText")}>
+    <div class="row centre">
+      <Button kind="main" run={again}>{t("checkAgain")}</Button>
+      {children}
+    </div>
+  </Empty>
+);
+
 export const Loading = ({ text }: { text?: string }) => (
   <div class="empty" role="status">
     <span class="spinner big" aria-hidden="true" />
@@ -300,7 +313,7 @@ export function useReading(read: () => Promise<void>, when: readonly unknown[]):
       await read();
       failure.value = null;
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401) report(error);
+      if ((error instanceof ApiError && error.status === 401) || isSuspension(error)) report(error);
       failure.value = error instanceof Error ? error : new Error(String(error));
     }
   };
@@ -313,7 +326,7 @@ export const Unread = ({ failure, again, isPage = false }: Reading & { isPage?: 
   failure === null ? (
     <Loading />
   ) : (
-    <Empty isPage={isPage} icon="warn" title={t("loadFailed")} text={failure instanceof ApiError && failure.status === 0 ? t("errorOffline") : explain(failure)}>
+    <Empty isPage={isPage} icon="warn" title={t("loadFailed")} text={explain(failure)}>
       <Button kind="main" run={again}>{t("tryAgain")}</Button>
     </Empty>
   );
@@ -335,10 +348,16 @@ export const Facts = ({ rows }: { rows: readonly (readonly [string, ComponentChi
   </dl>
 );
 
+/** Beside what an operator earns: the charge that it is a part of, and the fee. */
+export const grossRows = (charged: string | bigint, feeBps: number): readonly (readonly [string, string])[] => [
+  [t("paid"), usdc(charged)],
+  [t("fee", { percent: feeBps / 100 }), usdc(BigInt(charged) - withoutFee(charged, feeBps))],
+];
+
 const STATE_WORDS: Record<string, Word> = {
   REQUESTED: "stateRequested", ASSIGNED: "stateAssigned", LIVE: "stateLive",
   ENDED: "stateEnded", CANCELLED: "stateCancelled", EXPIRED: "stateExpired",
-  ONLINE: "stateOnline", OFFLINE: "stateOffline", BUSY: "stateBusy", PAUSED: "statePaused",
+  ONLINE: "stateOnline", OFFLINE: "stateOffline", SUSPENDED: "stateSuspended", BUSY: "stateBusy", PAUSED: "statePaused",
   PENDING: "statePending", CONFIRMED: "stateConfirmed", NOT_READY: "stateNotReady",
   COMPOSED: "statePending", SIGNED: "statePending", SENT: "statePending", MINED: "statePending",
   INVITED: "stateInvited", FAILED: "stateFailed", REVERTED: "stateReverted", STUCK: "stateStuck", MISMATCHED: "stateMismatched",

@@ -2,9 +2,10 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need, once } from "./api";
-import { clock, point, usdc, withoutFee } from "./format";
+import { clock, usdc, withoutFee } from "./format";
 import { endingOf, noteEnd } from "./live/endings";
 import { Badge, Button, Confirm, Icon } from "./parts";
+import { placeOf } from "./place/names";
 import { link, place } from "./router";
 import { canBuy, now, refreshFunds, tell, told, workspace, type Session } from "./store";
 import { t } from "./strings";
@@ -60,7 +61,7 @@ export function Running() {
       {shown.map((session) => (
         <section key={session.id} class="running" aria-label={t("runningView")}>
           <Badge state={session.state === "LIVE" && session.meterState === "PAUSED" ? "PAUSED" : session.state} />
-          <span class="number">{point(session.requestedLat, session.requestedLng)}</span>
+          <span class="number">{placeOf(session)}</span>
           {session.startedAt !== null && <span class="number">{clock((now.value - Date.parse(session.startedAt)) / 1000)}</span>}
           <strong class="number">{usdc(session.accruedMicroUsdc)}</strong>
           <a class="button" href={link("watch", session.id)}><Icon name="eye" />{t("returnToView")}</a>
@@ -75,7 +76,7 @@ export function Running() {
         {over.map((session) => (
           <section key={session.id} class="running over" aria-label={t("ended")}>
             <Badge state={session.state} />
-            <span class="number">{point(session.requestedLat, session.requestedLng)}</span>
+            <span class="number">{placeOf(session)}</span>
             <span>{endingOf(session, workspace.value?.id)}</span>
             <strong class="number">{usdc(isOwn(session) ? session.chargedMicroUsdc : withoutFee(session.chargedMicroUsdc, session.platformFeeBps))}</strong>
             <a class="button" href={link("receipt", session.id)}>{t("seeReceipt")}</a>

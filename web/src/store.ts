@@ -1,6 +1,7 @@
 // The state that screens share. Everything else is local to its screen.
 import { computed, effect, signal } from "@preact/signals";
 import { ApiError, api, need, serverNow, type Model } from "./api";
+import { explain, isSuspension, isUnreached, unreached } from "./errors";
 import { forget, keep, remembered } from "./kept";
 import { followShared } from "./live/shared";
 import { go, place } from "./router";
@@ -21,10 +22,6 @@ effect(() => {
 export const now = signal(serverNow());
 setInterval(() => (now.value = serverNow()), 1000);
 
-export const online = signal(navigator.onLine);
-addEventListener("online", () => (online.value = true));
-addEventListener("offline", () => (online.value = false));
-
 export const config = signal<Model["ChainConfig"] | null>(null);
 /** undefined: not known yet; null: nobody is signed in. */
 export const me = signal<Model["WalletIdentity"] | null | undefined>(undefined);
@@ -35,6 +32,8 @@ export const funds = signal<Model["Wallet"] | null>(null);
 /** Newest known state of the sessions that the workspace's stream told of. */
 export const told = signal<ReadonlyMap<string, Session>>(new Map());
 export const isConnected = signal(true);
+/** Whether the server refuses every call of the workspace, as its administrators decided. */
+export const isSuspended = signal(false);
 
 export const canOperate = computed(() => workspace.value?.roles.includes("SUPPLIER") ?? false);
 export const canBuy = computed(() => workspace.value?.roles.includes("CONSUMER") ?? false);
@@ -67,18 +66,14 @@ export function report(error: unknown): void {
     notify("cameraKeyGone", t("cameraKeyRefused"), true); // its key, not the sign-in of this browser
   } else if (error instanceof ApiError && error.status === 401) {
     endSignIn();
-  } else if (error instanceof ApiError && error.status === 0) {
-    notify("errorOffline", "", true);
+  } else if (isSuspension(error)) {
+    isSuspended.value = true;
+  } else if (isUnreached(error)) {
+    notify(unreached(), "", true);
   } else {
-    notify("errorAnswer", error instanceof Error ? explain(error) : String(error), true);
+    notify("errorAnswer", explain(error), true);
   }
 }
-
-export const explain = (error: Error): string => {
-  if (!(error instanceof ApiError)) return error.message;
-  const said = error.hint ?? error.message;
-  return error.detail === undefined ? said : `${said} (${error.detail})`;
-};
 
 /** Read who is signed in, and the workspace if one is selected. The only workspace of a wallet, or the one chosen last, is
  * selected; between several the user chooses. */
@@ -93,12 +88,17 @@ export async function refresh(): Promise<void> {
     const [identity] = await Promise.all([need(api.GET("/api/v1/me")), chain]);
     if (identity.kind !== "wallet_session") throw new ApiError(401, "NOT_AUTHENTICATED", "");
     const id = identity.workspaceId ?? usual(identity);
-    if (id !== null && identity.workspaceId === null) return await select(id);
+    if (id !== null && identity.workspaceId === null) {
+      forget(choiceOf(identity)); // kept again below, if the server still serves it
+      return await select(id);
+    }
     workspace.value = id === null ? null : await readWorkspace(id);
     if (id !== null) keep(choiceOf(identity), id);
     me.value = identity;
+    isSuspended.value = false;
     void readInvitations();
   } catch (error) {
+    if (isSuspension(error)) return report(error);
     if (!(error instanceof ApiError && error.status === 401)) throw error;
     endSignIn();
   }
@@ -142,7 +142,9 @@ async function readWorkspace(id: string): Promise<Model["Workspace"]> {
   return found;
 }
 
-function leave(): void {
+/** Forget who is signed in. */
+export function leave(): void {
+  isSuspended.value = false;
   forget("signedIn");
   me.value = null;
   workspace.value = null;

@@ -4,6 +4,7 @@ const kept = new Map<string, string>();
 globalThis.navigator ??= { language: "en" } as Navigator;
 Object.assign(globalThis, {
   GeolocationPositionError: { PERMISSION_DENIED: 1, POSITION_UNAVAILABLE: 2, TIMEOUT: 3 },
+  addEventListener: () => undefined,
   window: globalThis,
   location: { origin: "http://127.0.0.1:8080", href: "http://127.0.0.1:8080/console/", hash: "" },
   localStorage: {

@@ -91,3 +91,17 @@ test("a refused position is an error in own words, which the next position clear
   await settle();
   assert.equal(locator.error.value, null);
 });
+
+test("a suspension is told, and the positions stay for the time after it", async () => {
+  const told: unknown[] = [];
+  locator.stop();
+  locator = new Locator(connect({ url: "http://127.0.0.1:8080", key: "test" }), "11111111-1111-4111-8111-111111111111", (error) => told.push(error));
+  answers = [{ status: 403, body: { ok: false, code: "NOT_AUTHORIZED", message: "", detail: "workspace:suspended" } }];
+  measure(52.5);
+  await settle();
+  assert.equal(told.length, 1);
+  mock.timers.tick(2000);
+  await settle();
+  assert.deepEqual(sent.at(-1)?.map(({ lat }) => lat), [52.5]);
+  assert.equal(told.length, 1);
+});

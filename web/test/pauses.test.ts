@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { merged, pauseEndsAt, pausedMs, type Pause } from "../src/live/pauses";
+import { gapsOf, merged, pauseEndsAt, pausedMs, type Pause } from "../src/live/pauses";
 
 const T0 = Date.parse("2026-11-25T10:00:00Z");
 const at = (seconds: number): string => new Date(T0 + seconds * 1000).toISOString();
@@ -31,4 +31,19 @@ test("all pauses together end the session after 180 s", () => {
   const before = [pause(0, 50), pause(60, 110), pause(120, 165)];
   assert.equal(pauseEndsAt(meter(...before, pause(200, null))), after(235));
   assert.equal(pauseEndsAt(meter(...before, pause(20, 40), pause(200, null))), after(235), "a pause within another counts once");
+});
+
+test("a time without position and picture is one gap of its own name, and the gaps add up", () => {
+  const windows = [
+    { from: at(10), to: at(13), reason: "GEOFENCE_EXIT" },
+    { from: at(12), to: at(20), reason: "LOCATION_STALE" },
+    { from: at(40), to: at(52), reason: "LOCATION_STALE" },
+    { from: at(41), to: at(51), reason: "MEDIA_LOST" },
+    { from: at(60), to: at(64), reason: "MEDIA_LOST" },
+    { from: at(63), to: null, reason: "LOCATION_STALE" },
+  ] as const;
+  const gaps = gapsOf(windows, after(90));
+  assert.deepEqual(gaps.map(({ from, to, isSilent }) => [(from - T0) / 1000, (to - T0) / 1000, isSilent]), [[10, 20, false], [40, 52, true], [60, 90, false]]);
+  assert.deepEqual(gaps[0]?.reasons, ["GEOFENCE_EXIT", "LOCATION_STALE"]);
+  assert.equal(gaps.reduce((sum, { from, to }) => sum + to - from, 0), pausedMs(windows, after(90)));
 });

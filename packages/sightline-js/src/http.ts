@@ -82,6 +82,16 @@ export async function dataOf<T>(answer: Promise<Answer<T>>, onServerTime?: (ms: 
   throw failureOf(got.response, got.error);
 }
 
+/** Fetch. Throws ApiError with status 0 if the server is not reached. */
+export async function reach(input: string | URL, init?: RequestInit): Promise<Response> {
+  try {
+    return await fetch(input, init);
+  } catch (error) {
+    if (error instanceof TypeError) throw new ApiError(0, "OFFLINE", String(error)); // else it was aborted
+    throw error;
+  }
+}
+
 /** The error of a response that is not a success; `body` is its decoded JSON. */
 export function failureOf(response: Response, body: unknown): ApiError {
   const known = typeof body === "object" && body !== null && "code" in body ? (body as ErrorBody) : null;

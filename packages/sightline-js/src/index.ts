@@ -1,5 +1,5 @@
 export { follow, type Listener } from "./events.js";
-export { ApiError, connect, dataOf, failureOf, once, randomId, type Client, type Connection, type Model } from "./http.js";
+export { ApiError, connect, dataOf, failureOf, once, randomId, reach, type Client, type Connection, type Model } from "./http.js";
 export { Player, type Picture, type PlayerOptions, type PlayerStatus } from "./player.js";
 export { Publisher, type PublisherOptions, type Sending } from "./publisher.js";
 export {

@@ -1,5 +1,5 @@
 // The newest frame as JPEG, again and again: for networks that let no WebRTC through. The last seconds as a file.
-import { failureOf, type Connection } from "./http.js";
+import { failureOf, reach, type Connection } from "./http.js";
 import { pause } from "./webrtc.js";
 
 export interface Still {
@@ -31,7 +31,7 @@ export async function frame({ url, key }: Connection, sessionId: string, query: 
   const address = new URL(`/api/v1/sessions/${sessionId}/frame`, url);
   for (const [name, value] of Object.entries({ maxAgeMs: 2000, ...query })) address.searchParams.set(name, String(value));
   const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
-  const answer = await fetch(address, { headers, ...(signal === undefined ? {} : { signal }) });
+  const answer = await reach(address, { headers, ...(signal === undefined ? {} : { signal }) });
   if (answer.status === 304) return null;
   if (!answer.ok) throw failureOf(answer, await answer.json().catch(() => null));
   const header = (name: string): string => answer.headers.get(`x-svc-${name}`) ?? "";
@@ -63,7 +63,7 @@ export interface Clip {
 /** Fetch the last seconds, 1 to 30, of a server that keeps them. Throws ApiError: 400 `clip:off` if it does not. */
 export async function clip({ url, key }: Connection, sessionId: string, seconds = 10): Promise<Clip> {
   const address = new URL(`/api/v1/sessions/${sessionId}/clip?seconds=${seconds}`, url);
-  const answer = await fetch(address, { headers: key === undefined ? {} : { authorization: `Bearer ${key}` } });
+  const answer = await reach(address, { headers: key === undefined ? {} : { authorization: `Bearer ${key}` } });
   if (!answer.ok) throw failureOf(answer, await answer.json().catch(() => null));
   const header = (name: string): string => answer.headers.get(`x-svc-${name}`) ?? "";
   const video = await answer.blob();

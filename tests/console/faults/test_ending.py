@@ -87,7 +87,7 @@ def test_a_view_ends_when_the_question_is_answered_and_its_receipt_can_be_copied
         consumer.click("#to-receipt")
         consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)
         consumer.shows("#ending", "You ended it")
-        expect(consumer.page.locator(".address")).to_have_count(3)
+        expect(consumer.page.locator(".address")).to_have_count(4)
         payee = consumer.page.locator(".address").nth(1)
         payee.get_by_role("button", name=re.compile("^Copy 0x")).click()
         expect(payee.locator("[role=status]")).to_have_text("Copied")

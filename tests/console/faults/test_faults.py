@@ -127,4 +127,6 @@ def test_every_screen_recovers_when_the_server_is_killed_and_started_again(brows
         stop_filming(phone)
         consumer.shows("#to-receipt")
         expect(consumer.page.locator("img.snapshot")).to_have_count(2)
+        consumer.click("#to-receipt")
+        consumer.shows(".windows", "Neither position nor picture arrived: this server was away")
         assert consumer.problems == operator.problems == phone.problems == []

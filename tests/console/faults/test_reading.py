@@ -25,7 +25,7 @@ LONG = "W" * 150
 
 
 def is_overlapping(route: Route) -> None:
-    """Answer a receipt of 74 s with 48 s proved, and pauses of 9, 12 and 15 s of which two overlap."""
+    """Answer a receipt of 74 s with 48 s proved: position and area missing at the same time, then everything."""
     answer = route.fetch()
     body = answer.json()
     data = body["data"]
@@ -34,7 +34,7 @@ def is_overlapping(route: Route) -> None:
         "endedAt": "2026-11-25T10:01:14.000Z",
         "cleanSeconds": 48,
     }
-    pauses = (("LOCATION_STALE", 10, 19), ("GEOFENCE_EXIT", 9, 21), ("MEDIA_LOST", 40, 54))
+    pauses = (("LOCATION_STALE", 10, 19), ("GEOFENCE_EXIT", 9, 21), ("MEDIA_LOST", 40, 54), ("LOCATION_STALE", 41, 53))
     data["meter"]["windows"] = [
         {"reason": reason, "from": f"2026-11-25T10:00:{start:02}.000Z", "to": f"2026-11-25T10:00:{end:02}.000Z"}
         for reason, start, end in pauses
@@ -83,7 +83,10 @@ def test_a_view_with_a_long_title_is_read_on_a_phone_and_its_receipt_on_paper(br
         consumer.page.route("**/receipt", is_overlapping)
         consumer.go(f"receipt/{session_id}")
         expect(consumer.page.locator("#not-charged")).to_have_text("0:26")
-        consumer.shows("main", "overlap")
+        first, second = consumer.page.locator(".windows li").all()
+        expect(first).to_have_text("The operator's position is missing. The operator is outside of the area.0:12")
+        expect(second).to_contain_text("Neither position nor picture arrived: this server was away")
+        expect(second).to_contain_text("0:14")
         review.look(consumer, "receipt-overlap")
         consumer.page.emulate_media(media="print")
         for hidden in (".top", "#verify", ".notices"):

@@ -1,6 +1,7 @@
 // Reads of the chain by JSON-RPC, and the few call encodings that the console needs.
 import { keccak_256 } from "@noble/hashes/sha3.js";
 import { bytesToHex, utf8ToBytes } from "@noble/hashes/utils.js";
+import { reach } from "../api";
 import { config } from "../store";
 
 export interface Log {
@@ -17,7 +18,7 @@ export interface TransactionReceipt {
 
 export async function rpc<T>(method: string, ...params: unknown[]): Promise<T> {
   const url = config.value?.rpcUrl ?? "/rpc";
-  const answer = await fetch(url, {
+  const answer = await reach(url, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),

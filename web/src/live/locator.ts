@@ -1,6 +1,7 @@
 // Proof of position: a heartbeat about every 2 s, and the missed ones afterwards.
 import { signal } from "@preact/signals";
 import { ApiError, need, type Client } from "../api";
+import { isSuspension } from "../errors";
 import type { Word } from "../strings";
 import { positionProblem } from "./problems";
 
@@ -31,6 +32,8 @@ export class Locator {
   constructor(
     private readonly client: Client,
     private readonly workspaceId: string,
+    /** Told that the workspace is suspended, at each heartbeat. */
+    private readonly onSuspended: (error: unknown) => void = () => undefined,
   ) {
     this.look();
     this.timer = window.setInterval(() => {
@@ -74,6 +77,7 @@ export class Locator {
     } catch (error) {
       if (error instanceof ApiError && error.lastSequence !== undefined) this.renumber(error.lastSequence);
       else if (error instanceof ApiError && error.status === 400) this.queue.shift();
+      else if (isSuspension(error)) this.onSuspended(error);
     } finally {
       this.isBusy = false;
       this.missed.value = this.queue.length;

@@ -24,6 +24,24 @@ export function merged(pauses: readonly Pause[], endMs: number): Span[] {
   return found;
 }
 
+type Reason = Model["MeterWindow"]["reason"];
+export interface Gap {
+  from: number;
+  to: number;
+  reasons: readonly Reason[];
+  /** Whether for most of it neither position nor picture arrived: not the device alone, but its way to the server was cut. */
+  isSilent: boolean;
+}
+/** The time that is not charged, in pieces that do not overlap, each with what was missing in it. */
+export function gapsOf(windows: readonly Model["MeterWindow"][], endMs: number): Gap[] {
+  return merged(windows, endMs).map(([from, to]) => {
+    const within = windows.filter((each) => Date.parse(each.from) >= from && Date.parse(each.from) <= to);
+    const lastedMs = (reason: Reason): number => pausedMs(within.filter((each) => each.reason === reason), endMs);
+    const isSilent = 2 * Math.min(lastedMs("LOCATION_STALE"), lastedMs("MEDIA_LOST")) > to - from;
+    return { from, to, reasons: [...new Set(within.map((each) => each.reason))], isSilent };
+  });
+}
+
 /** Milliseconds that are in at least one pause. */
 export const pausedMs = (pauses: readonly Pause[], endMs: number): number => merged(pauses, endMs).reduce((sum, [from, to]) => sum + Math.max(0, to - from), 0);
 

@@ -114,10 +114,11 @@ export async function open(node: HTMLElement, { onPick, onView }: Hooks): Promis
   if (streets.tilesUrl === null) {
     map.on("moveend", label);
     // The screen may be left before the names are there.
-    void cities().then((all) => {
+    const show = (all: readonly City[]): void => {
       known = all;
       if (isOpen) label();
-    });
+    };
+    cities().then(show, () => undefined); // the map works without names
   }
   if (onPick !== undefined) {
     const choose = (at: L.LatLng): void => onPick(at.lat, at.wrap().lng);

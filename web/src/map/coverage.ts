@@ -10,7 +10,7 @@ const AFTER_MS = 300;
 const EVERY_MS = 10_000;
 
 type Box = readonly [number, number, number, number];
-type Shown = Pick<Model["Coverage"], "items" | "cellDegrees">;
+type Shown = Pick<Model["Coverage"], "items" | "cellDegrees" | "everywhere">;
 
 /** The coverage of the box that the map told last. A map of more than the API answers shows the last one. */
 export function useCoverage(): { coverage: Shown | null; onView: (box: Box) => void } {
@@ -47,5 +47,5 @@ export async function nearestCell(at: { lat: number; lng: number }): Promise<Cel
 }
 
 /** Operators online in the cell of a place. */
-export const operatorsAt = ({ items, cellDegrees }: Shown, at: { lat: number; lng: number }): number =>
+export const operatorsAt = ({ items, cellDegrees }: Pick<Shown, "items" | "cellDegrees">, at: { lat: number; lng: number }): number =>
   items.find(({ south, west }) => at.lat >= south && at.lat < south + cellDegrees && at.lng >= west && at.lng < west + cellDegrees)?.operators ?? 0;

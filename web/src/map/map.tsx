@@ -6,11 +6,16 @@ import type { Atlas, Hooks, Scene } from "./atlas";
 
 export type { Scene } from "./atlas";
 
-type PlaceMapProps = Hooks & { scene: Scene; isSmall?: boolean };
+type PlaceMapProps = Hooks & {
+  scene: Scene;
+  isSmall?: boolean;
+  /** Operators online without an area of their own: no cell shows them. */
+  everywhere?: number;
+};
 /** Drawn anew in another language: names, units and the buttons are part of it. */
 export const PlaceMap = (props: PlaceMapProps) => <DrawnMap key={language.value} {...props} />;
 
-function DrawnMap({ scene, isSmall = false, ...hooks }: PlaceMapProps) {
+function DrawnMap({ scene, isSmall = false, everywhere = 0, ...hooks }: PlaceMapProps) {
   const node = useRef<HTMLDivElement>(null);
   const atlas = useSignal<Atlas | null>(null);
   const hasFailed = useSignal(false);
@@ -41,13 +46,13 @@ function DrawnMap({ scene, isSmall = false, ...hooks }: PlaceMapProps) {
       <div class={isSmall ? "map small" : "map"} data-map={atlas.value === null ? "loading" : "ready"}>
         <div ref={node} class="map-view" role="application" aria-label={t(hooks.onPick === undefined ? "mapToLook" : "mapToPick")} />
       </div>
-      <Legend scene={scene} hasCoverage={hooks.onView !== undefined} />
+      <Legend scene={scene} hasCoverage={hooks.onView !== undefined} everywhere={everywhere} />
     </figure>
   );
 }
 
 /** What the marks on the map mean. */
-function Legend({ scene, hasCoverage }: { scene: Scene; hasCoverage: boolean }) {
+function Legend({ scene, hasCoverage, everywhere }: { scene: Scene; hasCoverage: boolean; everywhere: number }) {
   const marks: [string, Word, boolean][] = [
     ["fence", "legendArea", scene.fence !== null],
     ["operator", "legendOperator", scene.operator !== null],
@@ -59,6 +64,7 @@ function Legend({ scene, hasCoverage }: { scene: Scene; hasCoverage: boolean }) 
         {marks.filter(([, , isShown]) => isShown).map(([mark, word]) => (
           <li key={mark}><span class={`legend-mark ${mark}`} aria-hidden="true" />{t(word)}</li>
         ))}
+        {everywhere > 0 && <li id="everywhere">{t("legendEverywhere", { count: everywhere })}</li>}
       </ul>
     </figcaption>
   );

@@ -12,6 +12,9 @@ export interface Place {
 export const typed = (text: string): Place => ({ text, point: parsePoint(text) });
 export const placeAt = (lat: number, lng: number): Place => typed(coordinates(lat, lng));
 
+/** The name that was chosen; null if the text is coordinates or a link. */
+export const chosenName = ({ text, point }: Place): string | null => (point === null || parsePoint(text) !== null ? null : text);
+
 const NAME = "place";
 export const keepPlace = (place: Place): void => keep(NAME, JSON.stringify(place));
 /** The place that was kept last, or an empty one. */

@@ -3,7 +3,8 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
 import { Banner, Button, Card, Empty, Field, Loading, Page } from "../parts";
-import { explain, me, report, select, workspace } from "../store";
+import { explain } from "../errors";
+import { me, report, select, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Limits, limitsOf, SCOPES, useLimits } from "./limits";
 

@@ -3,15 +3,17 @@ import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
 import { requestSession } from "../chain/payment";
+import { explain } from "../errors";
 import { clock, distanceM, effect, inCents, metres, roughly, usdc } from "../format";
 import { positionProblem } from "../live/problems";
 import { nearestCell, operatorsAt, useCoverage, type Cell } from "../map/coverage";
 import { PlaceMap } from "../map/map";
 import { Banner, Button, Card, Countdown, Facts, Field, Icon, Page } from "../parts";
 import { PlaceField } from "../place/field";
-import { keepPlace, keptPlace, placeAt } from "../place/place";
-import { go } from "../router";
-import { config, explain, funds, notify, now, refreshFunds, report } from "../store";
+import { keepName } from "../place/names";
+import { chosenName, keepPlace, keptPlace, placeAt } from "../place/place";
+import { go, link } from "../router";
+import { config, funds, notify, now, refreshFunds, report } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
@@ -53,7 +55,7 @@ export default function Buy() {
     } catch (error) {
       if (isOld()) return;
       quote.value = null;
-      failure.value = error instanceof Error ? explain(error) : String(error);
+      failure.value = explain(error);
       if (error instanceof ApiError && error.status === 401) report(error);
     }
   };
@@ -91,6 +93,8 @@ export default function Buy() {
     const price = quote.value;
     if (price === null || chosen === null) return;
     keepPlace(where.value);
+    const name = chosenName(where.value);
+    if (name !== null) keepName(name, chosen);
     const body = {
       lat: chosen.lat,
       lng: chosen.lng,
@@ -141,6 +145,7 @@ export default function Buy() {
                 isClose: false,
                 also: nearest.value,
               }}
+              everywhere={coverage?.everywhere ?? 0}
               onPick={(lat, lng) => (where.value = placeAt(lat, lng))}
               onView={onView}
             />
@@ -170,7 +175,10 @@ export default function Buy() {
               <Facts rows={[[t("operatorsHere"), String(price.availableOperators)]]} />
               <Why price={price} />
               <p class="at-most">{t("holdsAtMost", { amount: usdc(hold), time: clock(duration.value) })}</p>
-              {price.availableOperators === 0 && chosen !== null && <Nobody key={newest.current} at={chosen} nearest={nearest} />}
+              {price.ownSessionId !== null && (
+                <Banner kind="info" icon="eye">{t("operatorIsYours")} <a id="own-view" href={link("watch", price.ownSessionId)}>{t("returnToView")}</a></Banner>
+              )}
+              {price.availableOperators === 0 && price.ownSessionId === null && chosen !== null && <Nobody key={newest.current} at={chosen} nearest={nearest} />}
               {isShort && <Banner kind="warn" icon="warn">{t("notEnough", { amount: usdc(available ?? 0n) })}</Banner>}
               {isLimited && <Banner kind="warn" icon="warn">{t("overLimits", { amount: usdc(limit) })}</Banner>}
             </>

@@ -3,6 +3,7 @@ import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Publisher, follow, type Sending } from "sightline-js";
 import { ApiError, makeClient, need, once, reachable, type Client, type Model } from "../api";
+import { isSuspension, online } from "../errors";
 import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
 import { forget, keep, remembered } from "../kept";
 import { chime } from "../live/chime";
@@ -11,10 +12,10 @@ import { endingOf, noteEnd } from "../live/endings";
 import { JobAlerts } from "../live/push";
 import { pauseEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
-import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Switch, Unread, useReading, useTitle } from "../parts";
+import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Suspended, Switch, Unread, grossRows, useReading, useTitle } from "../parts";
 import { Preferences } from "../preferences";
 import { link, place } from "../router";
-import { now, online, report, type Session } from "../store";
+import { isSuspended, now, report, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Requests } from "./requests";
 import { wordOf } from "./watch";
@@ -52,9 +53,11 @@ export default function Camera() {
       isRefused.value = true;
     }
   }, []);
+  useEffect(() => () => void (isSuspended.value = false), []); // of this key: the sign-in may be of another workspace
   if (key === null) return <Empty isPage icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")} />;
   if (!isSecureContext) return <Empty isPage icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
   if (isRefused.value) return <Empty isPage icon="warn" title={t("cameraKeyGone")} text={t("cameraKeyRefused")} />;
+  if (identity.value === null && isSuspended.value) return <Suspended again={async () => ((isSuspended.value = false), await reading.again())} />;
   return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} />;
 }
 
@@ -77,7 +80,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
 
   useEffect(() => {
     void openCamera();
-    const made = (locator.value = new Locator(client, id));
+    const made = (locator.value = new Locator(client, id, report));
     const query = { view: "operator" as const, state: ["ASSIGNED" as const, "LIVE" as const], limit: 1 };
     need(client.GET("/api/v1/sessions", { params: { query } }))
       .then((page) => (job.value ??= page.items[0] ?? null))
@@ -86,7 +89,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       `/api/v1/workspaces/${id}/events`,
       {
         onEvent: (name, data) => {
-          if (name === "workspace") workspace.value = data as Model["Workspace"];
+          if (name === "workspace") void learn(data as Model["Workspace"]);
           if (name === "assignment") takeJob(data as Session);
           if (name === "request" || name === "requestClosed") requestsTold.value += 1;
         },
@@ -104,6 +107,16 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
     };
   }, []);
 
+  /** A suspension makes the workspace OFFLINE: ask which it is before either is shown. */
+  async function learn(told: Model["Workspace"]): Promise<void> {
+    try {
+      workspace.value = told.availabilityState === "OFFLINE" ? await need(client.GET("/api/v1/workspaces/{id}", { params: { path: { id } } })) : told;
+      isSuspended.value = false;
+    } catch (error) {
+      if (!isSuspension(error)) workspace.value = told;
+      report(error);
+    }
+  }
   function takeJob(found: Session): void {
     const isMine = job.value === null || job.value.id === found.id || job.value.endedAt !== null;
     if (!isMine || (found.state !== "ASSIGNED" && found.state !== "LIVE" && job.value?.id !== found.id)) return;
@@ -173,8 +186,9 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <p class="dim">{t("cameraLead")}</p>
           {workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
         </div>
-        {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : <Badge state={job.value?.state === "LIVE" ? "LIVE" : state} />}
+        {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? "LIVE" : state} />}
       </header>
+      {isSuspended.value && <Banner kind="bad" icon="warn"><strong>{t("suspended")}.</strong> {t("suspendedText")}</Banner>}
       <div class="stage dark">
         <video ref={preview} muted playsInline autoPlay aria-label={t("preview")} />
         {media.value === null && mediaError.value === null && (
@@ -196,8 +210,8 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
-      <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />
-      {state === "ONLINE" && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
+      {!isSuspended.value && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />}
+      {state === "ONLINE" && !isSuspended.value && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
         <Switch id="microphone" isOn={hasSound.value} run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t("microphone")}</Switch>
@@ -214,7 +228,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         </p>
         {isInaccurate && <Banner kind="warn" icon="warn">{t("positionInaccurate")}</Banner>}
         {(locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
-        {job.value?.state !== "LIVE" &&
+        {job.value?.state !== "LIVE" && !isSuspended.value &&
           (state === "OFFLINE" ? (
             <Button id="go-online" kind="main" disabled={fix === null || media.value === null} run={goOnline}>{t("goOnline")}</Button>
           ) : (
@@ -280,6 +294,7 @@ function Job({ client, ownId, job, meter, fix, isOffline }: JobProps) {
   return (
     <Card title={t("jobOver")}>
       <p class="price"><span class="number">{usdc(earned)}</span></p>
+      <Facts rows={grossRows(shown.chargedMicroUsdc, shown.platformFeeBps)} />
       <p class="dim">{t("jobOverText", { time: clock(shown.cleanSeconds) })} {endingOf(shown, ownId)}</p>
       <Button id="next-job" run={() => (job.value = null)}>{t("nextJob")}</Button>
     </Card>

@@ -79,6 +79,7 @@ function Availability() {
             cellDegrees: coverage?.cellDegrees ?? 0,
             isClose: false,
           }}
+          everywhere={coverage?.everywhere ?? 0}
           onPick={(lat, lng) => (where.value = placeAt(lat, lng))}
           onView={onView}
         />
@@ -169,11 +170,13 @@ function Earnings() {
   }, [query.to, ended]);
   const shown = usage.value;
   if (shown === null) return null;
+  const { amountMicroUsdc, platformFeeMicroUsdc } = shown.total;
   const most = Math.max(1, ...shown.items.map((each) => Number(each.amountMicroUsdc)));
-  const summary = t("earningsOf", { amount: usdc(shown.total.amountMicroUsdc), count: shown.total.sessions });
+  const summary = t("earningsOf", { amount: usdc(amountMicroUsdc), count: shown.total.sessions });
   return (
     <Card title={t("earnings")} aside={<a class="button quiet" download={`sightline-usage-${query.from}-${query.to}.csv`} href={`/api/v1/usage?${new URLSearchParams({ ...query, format: "csv" })}`}><Icon name="download" />CSV</a>}>
-      <p class="price"><span class="number">{usdc(shown.total.amountMicroUsdc)}</span></p>
+      <p class="price"><span class="number" id="earned">{usdc(amountMicroUsdc)}</span></p>
+      <Facts rows={[[t("paid"), usdc(BigInt(amountMicroUsdc) + BigInt(platformFeeMicroUsdc))], [t("statementFee"), usdc(platformFeeMicroUsdc)]]} />
       {shown.total.sessions > 0 && (
         <div class="days" role="img" aria-label={summary}>
           {shown.items.map((each) => (

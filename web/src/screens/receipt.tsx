@@ -4,10 +4,11 @@ import { useEffect } from "preact/hooks";
 import { CHECKS, verifyReceipt, type Check, type SkipReason, type Verification } from "sightline-js";
 import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
-import { clock, dateTime, point, timeOf, usdc } from "../format";
+import { clock, dateTime, timeOf, usdc, withoutFee } from "../format";
 import { endingOf } from "../live/endings";
-import { merged } from "../live/pauses";
-import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, useReading } from "../parts";
+import { gapsOf } from "../live/pauses";
+import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, grossRows, useReading } from "../parts";
+import { placeOf } from "../place/names";
 import { go, link, place } from "../router";
 import { workspace } from "../store";
 import { t, type Word } from "../strings";
@@ -27,10 +28,13 @@ const SKIPPED_WORDS: Record<SkipReason, Word> = {
 export default function Receipt() {
   const id = place.value.id;
   const receipt = useSignal<Data | null>(null);
+  const endedBy = useSignal<Model["EndedBy"] | null | undefined>(undefined);
   const isMissing = useSignal(false);
   const reading = useReading(async () => {
     try {
       receipt.value = await need(api.GET("/api/v1/sessions/{id}/receipt", { params: { path: { id } } }));
+      // Not in the receipt, which both sides have: who ended it is told to its own side only.
+      if (endedBy.value === undefined) endedBy.value = (await need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } } }))).endedBy;
     } catch (error) {
       if (error instanceof ApiError && error.status === 409) go("watch", id);
       else if (error instanceof ApiError && [400, 403, 404].includes(error.status)) isMissing.value = true;
@@ -54,19 +58,23 @@ export default function Receipt() {
   if (shown === null) return <Unread isPage {...reading} />;
   const { session, settlement } = shown;
   const paid = settlement.payload;
+  const isEarned = session.operatorWorkspaceId === workspace.value?.id && session.consumerWorkspaceId !== workspace.value?.id;
+  const charged = paid === null ? session.chargedMicroUsdc : BigInt(paid.toAmount) + BigInt(paid.feeAmount);
+  const other = [t(isEarned ? "paid" : "toOperator"), usdc(isEarned ? charged : (paid?.toAmount ?? 0n))] as const;
   return (
-    <Page title={t("receiptTitle")} lead={`${dateTime(session.createdAt)} · ${point(session.requestedLat, session.requestedLng)}`} aside={<Badge state={settlement.mismatched ? "MISMATCHED" : settlement.state} />}>
+    <Page title={t("receiptTitle")} lead={`${dateTime(session.createdAt)} · ${placeOf(session)}`} aside={<Badge state={settlement.mismatched ? "MISMATCHED" : settlement.state} />}>
       <div class="columns">
-        <Card title={t("paid")} aside={<div class="row"><Button id="print" kind="quiet" run={() => print()}>{t("print")}</Button><Download receipt={shown} /></div>}>
+        <Card title={t(isEarned ? "earned" : "paid")} aside={<div class="row"><Button id="print" kind="quiet" run={() => print()}>{t("print")}</Button><Download receipt={shown} /></div>}>
           {settlement.mismatched && <Banner kind="bad" icon="warn">{t("mismatched")}</Banner>}
-          <p class="price"><span class="number" id="charged">{usdc(session.chargedMicroUsdc)}</span></p>
+          <p class="price"><span class="number" id="charged">{usdc(!isEarned ? session.chargedMicroUsdc : (paid?.toAmount ?? withoutFee(session.chargedMicroUsdc, session.platformFeeBps)))}</span></p>
           <Facts
             rows={[
               [t("proved"), clock(session.cleanSeconds)],
-              [t("ratePerSecond"), usdc(session.ratePerSecondMicroUsdc)],
+              ...(isEarned && paid === null ? grossRows(session.chargedMicroUsdc, session.platformFeeBps) : []),
+              [t(isEarned ? "chargedPerSecond" : "ratePerSecond"), usdc(session.ratePerSecondMicroUsdc)],
               ...(paid === null || !settlement.mismatched ? [] : [[t("settledSeconds"), clock(paid.chargeableSeconds)] as const]),
               ...(paid === null ? [] : ([
-                [t("toOperator"), usdc(paid.toAmount)],
+                other,
                 [t("fee", { percent: paid.platformFeeBps / 100 }), usdc(paid.feeAmount)],
                 [t("from"), <Address value={paid.from} />],
                 [t("to"), <Address value={paid.to} />],
@@ -82,6 +90,7 @@ export default function Receipt() {
           <Card title={t("timeline")}>
             <Timeline session={session} meter={shown.meter} />
             <p class="hint" id="ending">{endingOf(session, workspace.value?.id)}</p>
+            {endedBy.value != null && <Facts rows={[[t(endedBy.value.kind === "WALLET" ? "endedByWallet" : "endedByKey"), <Address value={endedBy.value.id} />]]} />}
           </Card>
         </div>
       </div>
@@ -150,10 +159,10 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
   const start = Date.parse(session.startedAt);
   const end = Date.parse(session.endedAt);
   const length = Math.max(1, end - start);
-  const isOverlapping = merged(meter.windows, end).length < meter.windows.length;
+  const gaps = gapsOf(meter.windows, end);
   return (
     <>
-      <div class="timeline" role="img" aria-label={t("timelineOf", { count: meter.windows.length })}>
+      <div class="timeline" role="img" aria-label={t("timelineOf", { count: gaps.length })}>
         {meter.windows.map((each) => {
           const from = Math.max(start, Date.parse(each.from));
           const to = Math.min(end, each.to === null ? end : Date.parse(each.to));
@@ -178,12 +187,11 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
       ) : (
         <>
         <h3>{t("pauseReasons")}</h3>
-        {isOverlapping && <p class="hint">{t("pausesOverlap")}</p>}
         <ul class="windows">
-          {meter.windows.map((each) => (
-            <li key={each.from}>
-              <span>{wordOf(REASONS, each.reason)}</span>
-              <span class="number">{clock(((each.to === null ? end : Date.parse(each.to)) - Date.parse(each.from)) / 1000)}</span>
+          {gaps.map(({ from, to, reasons, isSilent }) => (
+            <li key={from}>
+              <span>{isSilent ? t("reasonSilent") : reasons.map((each) => wordOf(REASONS, each)).join(" ")}</span>
+              <span class="number">{clock((to - from) / 1000)}</span>
             </li>
           ))}
         </ul>

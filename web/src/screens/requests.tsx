@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { need, once, type Client } from "../api";
-import { clock, point, usdc } from "../format";
+import { clock, point, usdc, withoutFee } from "../format";
 import { chime } from "../live/chime";
 import { Button, Card, Empty, Unread, useReading } from "../parts";
 import { type Session } from "../store";
@@ -53,7 +53,7 @@ export function Requests({ client, workspaceId, isOffline, changes, onAccepted }
             <li key={each.id}>
               <div class="list-main">
                 <strong class="two-lines" title={each.instructions ?? ""}>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
-                <small>{point(each.requestedLat, each.requestedLng)} · {t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(each.holdMicroUsdc) })}</small>
+                <small>{point(each.requestedLat, each.requestedLng)} · {t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(withoutFee(each.holdMicroUsdc, each.platformFeeBps)) })}</small>
               </div>
               <Button run={() => accept(each)}>{t("accept")}</Button>
             </li>

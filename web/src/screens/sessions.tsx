@@ -2,8 +2,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need } from "../api";
-import { dateTime, point, usdc } from "../format";
-import { Badge, Button, Empty, Field, Page, Unread, useReading } from "../parts";
+import { dateTime, point, usdc, withoutFee } from "../format";
+import { Badge, Button, Empty, Field, Page, Unread, grossRows, useReading } from "../parts";
+import { nameOfPlace, placeOf } from "../place/names";
 import { link } from "../router";
 import { home, told, workspace, type Session } from "../store";
 import { t } from "../strings";
@@ -74,16 +75,20 @@ export default function Sessions() {
 
 function Row({ session }: { session: Session }) {
   const isMine = session.consumerWorkspaceId === workspace.value?.id;
+  const wish = session.instructions?.split(/[.\n]/)[0] || null;
+  const own = (micro: string): string => usdc(isMine ? micro : withoutFee(micro, session.platformFeeBps));
   const isOpen = FILTERS.open.some((each) => each === session.state);
   return (
     <li>
       <a class="list-row" href={link(session.state === "ENDED" ? "receipt" : "watch", session.id)}>
         <span class="list-main">
-          <strong class="two-lines">{session.instructions?.split(/[.\n]/)[0] || point(session.requestedLat, session.requestedLng)}</strong>
+          <strong class="two-lines">{wish ?? nameOfPlace(session) ?? point(session.requestedLat, session.requestedLng)}</strong>
+          {(wish ?? nameOfPlace(session)) !== null && <small class="where">{wish === null ? point(session.requestedLat, session.requestedLng) : placeOf(session)}</small>}
           <small>{dateTime(session.createdAt)} · {t(isMine ? "asConsumer" : "asOperator")}</small>
+          {!isMine && session.state === "ENDED" && <small>{grossRows(session.chargedMicroUsdc, session.platformFeeBps).map((each) => each.join(" ")).join(" · ")}</small>}
         </span>
         <span class="list-end">
-          <span class="number">{isOpen ? t("atMostOf", { amount: usdc(session.holdMicroUsdc) }) : usdc(session.chargedMicroUsdc)}</span>
+          <span class="number">{isOpen ? t("atMostOf", { amount: own(session.holdMicroUsdc) }) : own(session.chargedMicroUsdc)}</span>
           <Badge state={session.state} />
         </span>
       </a>

@@ -99,6 +99,8 @@ function Earned({ part }: { part: Statement["operator"] }) {
       <Facts
         rows={[
           [t("statementEarned"), <strong id="statement-earned">{usdc(total.earnedMicroUsdc)}</strong>],
+          [t("statementCharged"), usdc(BigInt(total.earnedMicroUsdc) + BigInt(total.platformFeeMicroUsdc))],
+          [t("statementFee"), usdc(total.platformFeeMicroUsdc)],
           [t("statementPaid"), usdc(total.paidMicroUsdc)],
           [t("statementCredited"), usdc(total.creditedMicroUsdc)],
           [t("statementWaiting"), usdc(total.waitingMicroUsdc)],

@@ -164,6 +164,7 @@ function LimitPair({ now, none, action, run }: { now: Pair | null; none: Word; a
     await run({ perSession, perDay });
     session.value = day.value = "";
   };
+  const missing = session.value.trim() !== "" && day.value.trim() === "" ? "perDay" : session.value.trim() === "" && day.value.trim() !== "" ? "perSession" : null;
   return (
     <>
       <div class="pair">
@@ -174,7 +175,8 @@ function LimitPair({ now, none, action, run }: { now: Pair | null; none: Word; a
           <input id="per-day" inputMode="decimal" value={day.value} placeholder="20.00" onInput={(event) => (day.value = event.currentTarget.value)} />
         </Field>
       </div>
-      <Button disabled={perSession === null || perDay === null} run={send}>{t(action)}</Button>
+      <Button id="set-limits" describedBy="set-limits-hint" disabled={perSession === null || perDay === null} run={send}>{t(action)}</Button>
+      <p id="set-limits-hint" class="hint" role="status">{missing === null ? t("limitsTogether") : t("limitMissing", { field: t(missing) })}</p>
     </>
   );
 }

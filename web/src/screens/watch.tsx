@@ -4,14 +4,16 @@ import { useEffect } from "preact/hooks";
 import { clip, follow, frame, type Clip, type Still } from "sightline-js";
 import { ApiError, api, here, need, once, type Model } from "../api";
 import { extendSession } from "../chain/payment";
-import { clock, distanceM, metres, point, positionOf, timeOf, usdc } from "../format";
+import { clock, distanceM, metres, point, positionOf, timeOf, usdc, withoutFee } from "../format";
 import { endingOf, noteEnd } from "../live/endings";
 import { pausedMs, pauseEndsAt } from "../live/pauses";
 import { Picture } from "../live/picture";
+import { reopenedBy } from "../live/reopened";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Loading, Page, Unread, useReading } from "../parts";
+import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
+import { nameOfPlace, placeOf } from "../place/names";
 import { link, place } from "../router";
-import { config, notify, now, tell, told, workspace, type Session } from "../store";
+import { config, notify, now, report, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 
@@ -86,8 +88,8 @@ export default function Watch() {
   const wish = shown.instructions ?? "";
   return (
     <Page
-      title={shown.instructions?.split(/[.\n]/)[0] || point(shown.requestedLat, shown.requestedLng)}
-      lead={t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: metres(shown.radiusMeters) })}
+      title={shown.instructions?.split(/[.\n]/)[0] || (nameOfPlace(shown) ?? point(shown.requestedLat, shown.requestedLng))}
+      lead={t("watchLead", { place: placeOf(shown), radius: metres(shown.radiusMeters) })}
       when={[shown.state]}
       aside={<span role="status"><Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} /></span>}
     >
@@ -122,12 +124,27 @@ export default function Watch() {
   );
 }
 
+/** More than a request has that many operators gave back. */
+const EVENTS_MAX = 500;
+/** What the last operator did that had a request which is open again; null if none had it. */
+function useReopened({ id, state, expiresAt }: Session): Word | null {
+  const word = useSignal<Word | null>(null);
+  useEffect(() => {
+    if (state !== "REQUESTED") return;
+    const params = { path: { id }, query: { limit: EVENTS_MAX } };
+    need(api.GET("/api/v1/sessions/{id}/meter/events", { params })).then(({ items }) => (word.value = reopenedBy(items)), report);
+  }, [id, state, expiresAt]);
+  return state === "REQUESTED" ? word.value : null;
+}
+
 function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolean }) {
   const params = { path: { id: session.id }, header: once() };
+  const reopened = useReopened(session);
   if (session.state === "REQUESTED")
     return (
       <div class="stage">
         <Empty icon="eye" title={t("waitingOperator")} text={t("waitingOperatorText")}>
+          {reopened !== null && <div id="reopened"><Banner kind="info"><strong>{t(reopened)}</strong> {t("reopenedText")}</Banner></div>}
           {session.expiresAt !== null && <p>{t("closesIn")} <Countdown until={session.expiresAt} /></p>}
           {isConsumer && (
             <div class="row centre">
@@ -162,8 +179,8 @@ function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolea
 /** Dispatch an operator if one that was seen lately covers the place, and say how far away it is. */
 async function send(session: Session): Promise<void> {
   const query = { lat: session.requestedLat, lng: session.requestedLng, durationSeconds: session.maxDurationSeconds };
-  const { availableOperators } = await need(api.GET("/api/v1/pricing/quote", { params: { query } }));
-  if (availableOperators === 0) return notify("nobodyHere");
+  const { availableOperators, ownSessionId } = await need(api.GET("/api/v1/pricing/quote", { params: { query } }));
+  if (availableOperators === 0) return notify(ownSessionId === null ? "nobodyHere" : "operatorIsYours");
   const path = { id: session.id };
   const { distanceMeters } = await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } }));
   if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters));
@@ -240,16 +257,17 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
   const running = isRunning ? Math.floor((now.value - Date.parse(session.startedAt ?? "")) / 1000) - Math.floor(pausedMs(meter?.windows ?? [], now.value) / 1000) : proved;
   const estimate = Math.min(Math.max(running, proved), session.maxDurationSeconds);
   const charged = BigInt(meter?.accruedMicroUsdc ?? session.accruedMicroUsdc);
+  const own = (micro: string | bigint): bigint => (isConsumer ? BigInt(micro) : withoutFee(micro, session.platformFeeBps));
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
   return (
     <Card title={t(isConsumer ? "cost" : "earned")}>
-      <p class="price"><span class="number" id="cost">{usdc(charged)}</span></p>
+      <p class="price"><span class="number" id="cost">{usdc(own(charged))}</span></p>
       <div class="bar" role="progressbar" aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round(share)} aria-label={t("shareOfHold")}>
         <span ref={(node) => { if (node !== null) node.style.width = `${share}%`; }} />
       </div>
-      <p class="hint">{t("atMost", { amount: usdc(hold) })}</p>
+      <p class="hint">{t("atMost", { amount: usdc(own(hold)) })}</p>
       {isLive && (
-        <Confirm id="end" question={t("endAsk", { amount: usdc(charged) })} action={t("endSession")} run={() => end(session.id)}>
+        <Confirm id="end" question={t(isConsumer ? "endAsk" : "stopAsk", { amount: usdc(own(charged)) })} action={t("endSession")} run={() => end(session.id)}>
           {t("endSession")}
         </Confirm>
       )}
@@ -257,7 +275,8 @@ function Cost({ session, meter, operator, isConsumer }: { session: Session; mete
         rows={[
           [t("proved"), <span class="number"><strong id="proved">{clock(proved)}</strong>{isLive && estimate > proved && <span class="dim"> {t("about", { time: clock(estimate) })}</span>}</span>],
           [t("longest"), clock(session.maxDurationSeconds)],
-          [t("ratePerSecond"), usdc(rate)],
+          ...(isConsumer ? [] : grossRows(charged, session.platformFeeBps)),
+          [t(isConsumer ? "ratePerSecond" : "chargedPerSecond"), usdc(rate)],
           ...(operator === null || !isLive ? [] : [[t("operatorAway"), <span id="operator">{t("plusMinus", { distance: metres(distanceM(operator.lat, operator.lng, session.requestedLat, session.requestedLng)), accuracy: metres(operator.accuracyMeters) })}</span>] as const]),
           ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
         ]}

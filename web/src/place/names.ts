@@ -1,0 +1,27 @@
+// Names of places as they were chosen in this browser. The server knows coordinates only.
+import { signal } from "@preact/signals";
+import { coordinates, point } from "../format";
+import { keep, remembered } from "../kept";
+
+const NAME = "placeNames";
+const KEPT_MAX = 50;
+/** Coordinates and the name chosen for them, the newest last. */
+const names = signal(new Map(JSON.parse(remembered(NAME) ?? "[]") as [string, string][]));
+
+/** Remember the name of a chosen place. */
+export function keepName(name: string, at: { lat: number; lng: number }): void {
+  const key = coordinates(at.lat, at.lng);
+  const others = [...names.value].filter(([each]) => each !== key);
+  names.value = new Map([...others, [key, name] as [string, string]].slice(-KEPT_MAX));
+  keep(NAME, JSON.stringify([...names.value]));
+}
+
+type Where = { requestedLat: number; requestedLng: number };
+/** The name that was chosen here for the place of a session; null if there is none. */
+export const nameOfPlace = ({ requestedLat, requestedLng }: Where): string | null => names.value.get(coordinates(requestedLat, requestedLng)) ?? null;
+/** The name and the coordinates of a session's place, or the coordinates alone. */
+export function placeOf(session: Where): string {
+  const at = point(session.requestedLat, session.requestedLng);
+  const name = nameOfPlace(session);
+  return name === null ? at : `${name} · ${at}`;
+}
