@@ -183,7 +183,7 @@ class LiveInput:
         for leg in legs:
             if is_top or leg.layer is not None:
                 leg.live(frame, now_ms)
-        # One after the other: a receiver that sleeps between two of them makes the second dearer (ADR 0252).
+        # One after the other: a receiver that sleeps between two of them makes the second dearer (ADR 0253).
         for leg in legs:
             leg.flush()
         if is_top:

@@ -57,7 +57,7 @@ async def test_a_reorganisation_below_the_depth_costs_nothing_and_the_books_are_
         await stage.world.until_in_step()
         kinds = {stored.entry.kind.value for stored in await journal.entries(limit=99)}
         assert kinds == set(), "CONFIRMED, and not final yet"
-        await anvil.rpc.call("anvil_reorg", REORGANISED + 3, [])  # the capture is in a removed block
+        await anvil.reorganise(REORGANISED + 3)  # the capture is in a removed block
         async with mining(anvil):
             await stage.until_done(session.id)
         await anvil.mine(70)

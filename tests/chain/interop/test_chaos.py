@@ -41,7 +41,7 @@ async def test_random_sessions_add_up_through_reorganisations(
             await trio.sleep(dice.uniform(0.05, 0.4))
             await anvil.mine(dice.randint(1, 2))
             if dice.random() < 0.4:
-                await anvil.rpc.call("anvil_reorg", dice.randint(1, 3), [])
+                await anvil.reorganise(dice.randint(1, 3))
 
     charges: dict[str, int] = {}
     world.endpoint.fault = unlucky

@@ -112,7 +112,7 @@ async def test_a_receipt_then_a_reorganisation(world: World, anvil: Anvil, tmp_p
         await world.until_told(session_id)
         await world.until_in_step()
         first = await world.record(session_id)
-        await anvil.rpc.call("anvil_reorg", 1, [])
+        await anvil.reorganise(1)
 
         async def noticed() -> bool:
             return (await world.record(session_id)).state is not SettlementState.CONFIRMED

@@ -66,7 +66,7 @@ async def test_an_open_that_a_reorganisation_removed_is_opened_again(
         assert opened is not None
         head = int(await anvil.rpc.call("eth_blockNumber"), 16)
         assert opened.block_number is not None
-        await anvil.rpc.call("anvil_reorg", head - opened.block_number + depth, [])
+        await anvil.reorganise(head - opened.block_number + depth)
         await stage.ended(session, 5)
         service.notify()
         async with mining(anvil):
@@ -107,7 +107,7 @@ async def test_an_extension_that_a_reorganisation_removed_is_added_again_before_
             await anvil.mine(depth)
             await until("the extension is in a block", is_mined)
             assert await stage.held() == HOLD + 30_000
-            await anvil.rpc.call("anvil_reorg", depth, [])
+            await anvil.reorganise(depth)
             assert await stage.held() == HOLD, "the block is gone"
             assert answers == [], "what is not deep is not counted"
             async with mining(anvil):
@@ -144,7 +144,7 @@ async def test_what_a_deep_reorganisation_leaves_of_a_longer_session_is_paid_and
         paid = await world.balance(world.payee)
         await anvil.mine(depth)
         head = int(await anvil.rpc.call("eth_blockNumber"), 16)
-        await anvil.rpc.call("anvil_reorg", head - kept, [])
+        await anvil.reorganise(head - kept)
         assert await stage.held() == 2 * HOLD, "extensions and capture are gone"
         spent = call_data("transfer(address,uint256)", [Wallet().address, await world.balance(world.payer)])
         await world.send(world.payer.key, world.token, spent, tip_wei=10**11)
@@ -257,7 +257,7 @@ async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvi
             await trio.sleep(dice.uniform(0.05, 0.4))
             await anvil.mine(dice.randint(1, 2))
             if dice.random() < 0.4:
-                await anvil.rpc.call("anvil_reorg", dice.randint(1, 3), [])
+                await anvil.reorganise(dice.randint(1, 3))
 
     world.endpoint.weather = lambda: dice.choice(["fine"] * 12 + ["lose_request", "lose_reply"])
     charges: dict[str, int] = {}

@@ -303,7 +303,7 @@ async def faults(drill: Drill, server: Server) -> None:
             await anvil.rpc.call("evm_increaseTime", 8)  # sessions of minutes pass in seconds
             await anvil.mine(dice.randint(1, 2))
             if dice.random() < 0.3:
-                await anvil.rpc.call("anvil_reorg", dice.randint(1, 3), [])
+                await anvil.reorganise(dice.randint(1, 3))
                 drill.counts["reorganisations"] += 1
 
     async def kill() -> None:
