@@ -78,7 +78,8 @@ async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool
             "consoleUrl": console_url(local.url, wallet.private_key),
             "lat": place[0],
             "lng": place[1],
-            "dataDir": str(local.directory),
+            "dataDir": str(local.data_dir),
+            "logFile": str(local.log_path),
         }
         async with local.device(operator, place):
             text = _text(said, exports(local.url, consumer, operator))
@@ -91,7 +92,7 @@ async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool
 def _text(said: dict[str, object], lines: str) -> str:
     key = said["consumerKey"]
     return f"""Sightline runs at {said["url"]}. The key is that of a funded consumer.
-An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it. Data and logs: {said["dataDir"]}
+An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it. Data: {said["dataDir"]} Log: {said["logFile"]}
 
 {lines}{own_command()} watch {said["lat"]} {said["lng"]} --seconds 60 --out frames
 

@@ -93,6 +93,11 @@ class LocalServer:
         self._log_start = 0
 
     @property
+    def data_dir(self) -> Path:
+        """The server's data directory."""
+        return self.directory / "data"
+
+    @property
     def log_path(self) -> Path:
         """The server's log."""
         return self.directory / "server.log"
@@ -106,7 +111,7 @@ class LocalServer:
     async def running(self) -> AsyncIterator[trio.Process]:
         """Run the server for the length of the block; `url` is set when it is ready."""
         ports = ["--port", str(self._port), "--internal-port", "0"]
-        command = [sys.executable, "-m", "sightline.cli", "serve", *ports, "--data-dir", str(self.directory / "data")]
+        command = [sys.executable, "-m", "sightline.cli", "serve", *ports, "--data-dir", str(self.data_dir)]
         with self.log_path.open("ab") as log_file:
             self._log_start = log_file.tell()
             server = await trio.lowlevel.open_process(

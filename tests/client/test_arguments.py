@@ -6,6 +6,7 @@ import socket
 import traceback
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -251,6 +252,19 @@ def test_a_wrong_option_is_refused_as_a_wrong_command_line_before_anything_is_bo
     said = json.loads(done.stderr)
     assert said["code"] == "UsageError"
     assert words.split()[-2] in said["message"]
+
+
+def test_frames_into_a_place_that_is_no_directory_are_refused_in_one_line_before_anything_is_bought(
+    tmp_path: Path,
+) -> None:
+    env = {"SIGHTLINE_URL": "http://127.0.0.1:9", "SIGHTLINE_API_KEY": KEY}
+    taken = tmp_path / "agent.py"
+    taken.touch()
+    for options in ([], ["--json"]):
+        done = CliRunner().invoke(application(), ["watch", "1", "2", "--out", str(taken), *options], env=env)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert f"{taken}: File exists" in done.stderr
+    assert json.loads(done.stderr)["code"] == "FileExistsError"
 
 
 def test_the_help_of_keys_mint_lists_every_scope_that_allows_something() -> None:

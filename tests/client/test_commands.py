@@ -302,7 +302,7 @@ def test_a_wallet_lists_accepts_and_declines_invitations(dev: dict[str, Any]) ->
 
 
 def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str, Any]) -> None:
-    data = f"{dev['dataDir']}/data"
+    data = dev["dataDir"]
     made = json.loads(sightline(dev, "signup", "--fund", "5", "--data-dir", data, "--json", SIGHTLINE_WALLET_KEY=""))
     wallet = {"SIGHTLINE_WALLET_KEY": made["walletKey"]}
     key = json.loads(sightline(dev, "login", "--json", **wallet))
@@ -326,7 +326,7 @@ def test_the_link_of_dev_opens_the_console_with_the_consumers_wallet(dev: dict[s
 
 
 def test_operators_commands_print_json(dev: dict[str, Any]) -> None:
-    data = ("--data-dir", f"{dev['dataDir']}/data")
+    data = ("--data-dir", dev["dataDir"])
     (server,) = [json.loads(line) for line in sightline(dev, "actors", "--json", *data).splitlines()]
     assert server["kinds"]["session"]["parked"] == {}
     assert server["node"] == json.loads(sightline(dev, "nodes", "--json", *data))["items"][0]["name"]

@@ -1,5 +1,6 @@
 """A consumer gives its allowance by a signature: by the Python client, the command line and the plain interface."""
 
+import json
 import os
 import sys
 from typing import Any
@@ -10,7 +11,7 @@ import trio
 from sightline_client import ApiError, AsyncChain, AsyncSightline
 from tests.chain.escrow.test_escrow_server import FUNDS, signed_session, tracked
 from tests.client.api import Api
-from tests.e2e.server import Server, Tenant, a_tenant, go_online, until
+from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 
 VALUE = 3_000_000
 
@@ -84,3 +85,18 @@ async def test_a_consumer_gives_and_takes_back_its_allowance_without_a_transacti
         assert await chain.call("eth_getTransactionCount", owner, "latest") == "0x0"
         assert await chain.call("eth_getBalance", owner, "latest") == coin
         assert signature[2:] not in server.log()
+
+
+async def test_a_consumer_without_a_mandate_requests_a_session_on_the_command_line(server: Server) -> None:
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    place = [str(each) for each in PLACE]
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await tracked(watcher, FUNDS)
+        session = json.loads(await command(server, consumer, "request", *place, "--seconds", "30", "--json"))
+        assert session["state"] == "ASSIGNED"
+        started = await device.post(f"/sessions/{session['id']}/start")
+        assert started["session"]["holdTxHash"] is not None

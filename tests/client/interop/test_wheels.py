@@ -143,7 +143,7 @@ def test_a_camera_box_films_and_a_consumer_watches_without_the_servers_package(
     assert simplejpeg.decode_jpeg_header(frame.read_bytes())[1] == 1280
     assert '"event": "session_started"' in (tmp_path / "device.log").read_text()
     assert said_by_failure([sightline, "verify", str(frame)], env) == MISSING.format("verify")
-    fund = said_by_failure([sightline, "signup", "--fund", "1", "--data-dir", f"{dev['dataDir']}/data"], env)
+    fund = said_by_failure([sightline, "signup", "--fund", "1", "--data-dir", dev["dataDir"]], env)
     assert "pip install sightline-live" in fund
 
 

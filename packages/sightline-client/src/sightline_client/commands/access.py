@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -32,30 +32,41 @@ KEY_SCOPES: Final = (
 
 @contextmanager
 def one_line_errors(*, as_json: bool = False) -> Iterator[None]:
-    """Print an error of the client as one line of text or JSON on stderr, and exit with 1."""
+    """Print an error of the client, or of a file, as one line of text or JSON on stderr, and exit with 1."""
     from sightline_client.errors import SightlineError
 
-    if as_json:
-        _warn_in_json()
     try:
-        yield
-    except (SightlineError, ValueError) as error:
-        text = " ".join(str(error).split())
+        with _warnings_in_json() if as_json else nullcontext():
+            yield
+    except (SightlineError, ValueError, OSError) as error:
+        text = " ".join((_file_error(error) if isinstance(error, OSError) else str(error)).split())
         typer.echo(json.dumps(_body(error, text)) if as_json else text, err=True)
         raise typer.Exit(1) from None
 
 
-def _warn_in_json() -> None:
+def _file_error(error: OSError) -> str:
+    return str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
+@contextmanager
+def _warnings_in_json() -> Iterator[None]:
     """Let stderr have JSON lines only: that a server is not reached as one, and not the warnings of other waits."""
 
     class Line(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             typer.echo(json.dumps({"warning": record.getMessage()}), err=True)
 
-    logging.getLogger("sightline_client").setLevel(logging.ERROR)
-    transport = logging.getLogger("sightline_client.transport")
+    package, transport = logging.getLogger("sightline_client"), logging.getLogger("sightline_client.transport")
+    levels, handlers, propagates = (package.level, transport.level), transport.handlers[:], transport.propagate
+    package.setLevel(logging.ERROR)
     transport.setLevel(logging.WARNING)
     transport.handlers[:], transport.propagate = [Line()], False
+    try:
+        yield
+    finally:
+        package.setLevel(levels[0])
+        transport.setLevel(levels[1])
+        transport.handlers[:], transport.propagate = handlers, propagates
 
 
 def _body(error: Exception, text: str) -> dict[str, object]:

@@ -253,10 +253,14 @@ def request(
 ) -> None:
     """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds.
 
-    If no operator is available, the session is cancelled.
+    If no operator is available, the session is cancelled. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the
+    mandate pays.
     """
+    from sightline_client.escrow import sign_payment
+
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        quote = sl.quote(lat, lng, seconds=seconds)
+        quote, payer = sl.quote(lat, lng, seconds=seconds), _payer(sl)
+        terms = None if payer is None else sl.sessions.terms(quote.quote_id, seconds=seconds)
         session = sl.sessions.create(
             lat,
             lng,
@@ -264,6 +268,7 @@ def request(
             quote_id=quote.quote_id,
             instructions=instructions,
             max_hold_micro_usdc=max_charge,
+            payment=None if payer is None or terms is None else sign_payment(terms, payer),
         )
         if not as_json:
             typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
@@ -305,6 +310,12 @@ def _end(sl: "Sightline", session_id: str) -> "Session":
         return session
 
 
+def _payer(sl: "Sightline") -> "LocalWallet | None":
+    """Load the wallet that signs a payment, where the server holds it in escrow."""
+    wallet = configured_wallet()
+    return wallet if wallet is not None and sl.config().is_escrow else None
+
+
 def _above_0(fps: float) -> float:
     if not fps > 0:
         raise typer.BadParameter(f"{fps} is not above 0. Give frames a second, such as 1 or 0.2.")
@@ -328,15 +339,16 @@ def watch(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Request a session, save its frames, end it at Ctrl-C, and print the receipt.
+    """Request a session, save its frames, end it at Ctrl-C, and print the verified receipt.
 
-    Exit code 1 if no frame came.
+    With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays. Exit code 1 if no frame came.
     """
     from sightline_client.commands.signals import stop_like_ctrl_c
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         out.mkdir(parents=True, exist_ok=True)
-        view = sl.view(lat, lng, seconds=seconds, max_charge=max_charge, operator_wait_s=wait)
+        payer = _payer(sl)
+        view = sl.view(lat, lng, seconds=seconds, max_charge=max_charge, operator_wait_s=wait, payer=payer)
         saved, is_stopped = 0, False
         frames = view.frames(fps=fps, width=width, signed=signed or None)
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
@@ -364,7 +376,8 @@ def watch(
         "settlementTxHash": receipt.tx_hash,
     }
     paid = "nothing to pay" if receipt.tx_hash is None else f"paid in {receipt.tx_hash}"
-    text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC, {paid}"
+    frames_text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC"
+    text = f"Session {receipt.session.id}: {frames_text}, verified, {paid}"
     _print(said, as_json, text)
     if saved == 0 and not is_stopped:
         if not as_json:
