@@ -142,6 +142,10 @@ def test_a_row_has_everything_of_its_log() -> None:
     )  # fmt: skip
 
 
+def test_a_settlement_without_a_charge_names_its_session() -> None:
+    assert rows(settled(ALICE, CAROL, 0, 0)) == {(ALICE, LedgerEventKind.SETTLEMENT, 0, 0, SESSION)}
+
+
 def test_a_transfer_to_oneself_is_one_row_that_came_in() -> None:
     assert rows(moved(ALICE, ALICE, 5)) == {(ALICE, LedgerEventKind.TRANSFER_IN, 0, 5, None)}
 
