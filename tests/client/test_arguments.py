@@ -226,6 +226,13 @@ def test_an_fps_that_is_not_above_0_is_refused_before_the_session_is_bought(fps:
         view.frames(fps=fps)
 
 
+@pytest.mark.parametrize("width", [0, -1])
+def test_a_width_below_1_is_refused_before_the_session_is_bought(width: int) -> None:
+    view = Sightline("http://127.0.0.1:9", retry=NO_RETRY).view(1, 2)
+    with pytest.raises(InvalidArgumentError, match="is below 1"):
+        view.frames(width=width)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -234,6 +241,7 @@ def test_an_fps_that_is_not_above_0_is_refused_before_the_session_is_bought(fps:
         "watch 1 2 --fps 0",
         "watch 1 2 --fps nan",
         "watch 1 2 --seconds 0",
+        "watch 1 2 --width 0",
         "watch 1 2 --max-charge abc",
         "request 1 2 --seconds 0",
         "quote 1 2 --seconds 0",
@@ -343,3 +351,9 @@ def test_a_server_that_is_down_is_named_before_the_second_attempt_and_once(caplo
     assert first.endswith("Trying again for at most 0 s.")
     assert again == "http://127.0.0.1:9 answers again."
     assert second == first
+
+
+@pytest.mark.parametrize("amount", ["abc", "0,50", "-1", "0.0000001", "NaN"])
+def test_what_is_no_amount_of_usdc_is_an_error_of_the_client(amount: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="is not an amount of USDC"):
+        usdc(amount)

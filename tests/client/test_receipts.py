@@ -19,6 +19,7 @@ from sightline_client import (
     AsyncReceipt,
     AsyncSightline,
     ChainError,
+    InvalidArgumentError,
     Receipt,
     ReceiptCheck,
     ReceiptError,
@@ -113,7 +114,7 @@ async def test_a_payment_is_verified_only_by_a_deployment_and_a_node_that_the_ca
     assert (await receipt.verify()).skipped == {ReceiptCheck.SETTLED: SkipReason.DEPLOYMENT_MISSING}
     result = await receipt.verify(deployment=TRUSTED)
     assert result.skipped == {ReceiptCheck.SETTLED: SkipReason.TRANSACTION_MISSING}
-    with pytest.raises(ValueError, match="A receipt may name any contract"):
+    with pytest.raises(InvalidArgumentError, match="A receipt may name any contract"):
         await receipt.verify(rpc=node)
     with pytest.raises(ChainError, match="Check its URL"):
         await receipt.verify(deployment=TRUSTED, rpc="http://127.0.0.1:1")

@@ -47,8 +47,8 @@ def usdc(amount: str | int | Decimal) -> MicroUsdc:
     """Convert an amount in USDC, for example "0.50".
 
     Raises:
-        InvalidArgumentError: It is a float.
-        ValueError: The text is no number, or the amount is negative, infinite or has more than six decimals.
+        InvalidArgumentError: It is a float, the text is no number, or the amount is negative, infinite or has more than
+            six decimals.
     """
     if isinstance(amount, float):
         raise InvalidArgumentError(f'{amount} is a float, which is not exact. Write it as text: usdc("{amount}").')
@@ -57,5 +57,7 @@ def usdc(amount: str | int | Decimal) -> MicroUsdc:
     except InvalidOperation:
         micro = Decimal("NaN")
     if not micro.is_finite() or micro < 0 or micro != micro.to_integral_value():
-        raise ValueError(f"{amount} is not an amount of USDC: at least 0, with at most six decimals, such as 0.50.")
+        raise InvalidArgumentError(
+            f"{amount} is not an amount of USDC: at least 0, with at most six decimals, such as 0.50."
+        )
     return MicroUsdc(micro)

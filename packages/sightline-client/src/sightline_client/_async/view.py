@@ -231,7 +231,7 @@ class AsyncView:
                 server that does not sign frames refuses this.
 
         Raises:
-            InvalidArgumentError: fps is not above 0. The call raises it, not the iteration.
+            InvalidArgumentError: fps is not above 0, or width below 1. The call raises it, not the iteration.
         """
         return AsyncFrames(self, self._sessions, fps=fps, width=width, quality=quality, signed=signed)
 
@@ -322,6 +322,8 @@ class AsyncFrames:
     ) -> None:
         if fps is not None and not fps > 0:
             raise InvalidArgumentError(f"fps={fps!r} is not above 0. Pass frames a second, such as 1 or 0.2.")
+        if width is not None and width < 1:
+            raise InvalidArgumentError(f"width={width!r} is below 1. Pass pixels, such as 768.")
         self._view = view
         self._sessions = sessions
         self._interval_s = 0.0 if fps is None else 1 / fps

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sightline_client._sync.chain import Chain
-from sightline_client.errors import ReceiptError
+from sightline_client.errors import InvalidArgumentError, ReceiptError
 from sightline_client.keccak import keccak256
 from sightline_client.models import (
     ReceiptContracts,
@@ -90,10 +90,10 @@ class Receipt:
         Raises:
             ReceiptError: A value is wrong; `failures` has each with its path in the receipt.
             ChainError: The node did not answer.
-            ValueError: `rpc` without `deployment`. The receipt itself cannot say which contract to trust.
+            InvalidArgumentError: `rpc` without `deployment`. The receipt itself cannot say which contract to trust.
         """
         if rpc is not None and deployment is None:
-            raise ValueError(
+            raise InvalidArgumentError(
                 "rpc needs deployment: the chain and the contracts that you trust. A receipt may name any contract. "
                 "Pass deployment=TrustedDeployment(...), or to trust a service deployment=client.config().deployment."
             )

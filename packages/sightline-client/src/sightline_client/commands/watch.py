@@ -331,7 +331,7 @@ def watch(
     fps: Annotated[float, typer.Option(callback=_above_0, help="Frames a second.")] = 1.0,
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many frames.")] = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for an operator.")] = 60.0,
-    width: Annotated[int | None, typer.Option(help="Width in pixels.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Width in pixels.")] = None,
     out: Annotated[Path, typer.Option(help="Directory for the frames.")] = Path("frames"),
     signed: Annotated[
         bool, typer.Option("--signed", help="Save frames with content credentials, for `sightline verify`.")
