@@ -65,12 +65,15 @@ async def test_a_listener_with_a_token_serves_only_its_bearer(running: Any, door
         assert answer.status_code == 200
 
 
+KEY = f"svc_test_c0ffee_{'k' * 43}"
+
+
 async def an_api(scope: Scope, receive: Receive, send: Send) -> None:
     """Knows one key."""
     body = b"the API"
     status = 200
     if scope["path"] == "/api/v1/me":
-        known = dict(scope["headers"])[b"authorization"] == b"Bearer svc_test_key"
+        known = dict(scope["headers"])[b"authorization"] == f"Bearer {KEY}".encode()
         status, body = (200, b'{"data": {"workspaceId": "w"}}') if known else (401, b"{}")
     await send({"type": "http.response.start", "status": status, "headers": []})
     await send({"type": "http.response.body", "body": body})
@@ -78,7 +81,7 @@ async def an_api(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def test_the_mcp_endpoint_serves_the_hosts_of_its_listener_only() -> None:
     endpoint = McpEndpoint(an_api, PUBLIC, AllowedHosts.of("127.0.0.1", PUBLIC, ()), b"k" * 32)
-    key = {"authorization": "Bearer svc_test_key", "accept": "application/json, text/event-stream"}
+    key = {"authorization": f"Bearer {KEY}", "accept": "application/json, text/event-stream"}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     async with trio.open_nursery() as nursery:
         await nursery.start(endpoint.run)
@@ -117,7 +120,7 @@ class Held:
 async def test_the_mcp_endpoint_bounds_the_calls_of_a_workspace_in_flight() -> None:
     api = Held()
     endpoint = McpEndpoint(api, PUBLIC, AllowedHosts.of("127.0.0.1", PUBLIC, ()), b"k" * 32)
-    key = {"authorization": "Bearer svc_test_key", "accept": "application/json, text/event-stream"}
+    key = {"authorization": f"Bearer {KEY}", "accept": "application/json, text/event-stream"}
     params = {"name": "list_sessions", "arguments": {}}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     async with trio.open_nursery() as nursery:
