@@ -22,7 +22,7 @@ from sightline.chain.relayer.work import (
     PreflightVerdict,
     ask_with_view,
 )
-from sightline.chain.rpc.client import JsonRpc, Request
+from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import hex_bytes, hex_int
 from sightline.domain.session.machine import settlement_of
 from sightline.domain.session.model import Closed, Ended, Session
@@ -43,6 +43,7 @@ more.
 """
 BATCH_GAS: Final = 120_000
 NOT_OPENED: Final = "no hold was opened"
+MAY_OPEN: Final = "a transaction that opens its hold may still be mined"
 
 
 @final
@@ -87,7 +88,40 @@ class CaptureWork(SettlementWork):
             _finding(record, holds.get(record.session_id), answer, now_s)
             for record, answer in zip(records, answers, strict=True)
         ]
+        for at, (record, finding) in enumerate(zip(records, findings, strict=True)):
+            opening = holds.get(record.session_id)
+            if finding.verdict is PreflightVerdict.DROP and opening is not None:
+                block = hex_int(view.head["number"]) - self._options.depth
+                if await self._may_open(relayer, opening, block=max(0, block), now_s=now_s):
+                    findings[at] = _too_early(MAY_OPEN)
         return Examination(findings=findings, view=view)
+
+    async def _may_open(self, relayer: str, opening: HoldOpening, *, block: int, now_s: int) -> bool:
+        """Return whether a transaction that was signed for a hold can still be mined.
+
+        It cannot once its nonce is used up in a block that no reorganisation reaches, or its time is over.
+
+        Args:
+            block: The newest one that no reorganisation reaches.
+        """
+        if not opening.attempts or opening.state is SettlementState.WRITTEN_OFF:
+            return False
+        if now_s > opening.consent.open_by_s:
+            return False
+        newest = max(opening.attempts, key=lambda attempt: attempt.nonce)
+        ours = await self._openings.attempts_at(relayer, newest.nonce)
+        if newest.tx_hash not in {attempt.tx_hash for attempt in ours}:
+            return True  # another key signed it, whose nonces are not known here
+        asked = call_data("stateOf(bytes32)", [bytes.fromhex(opening.session_id_hash[2:])])
+        used, state = await self.rpc.batch(
+            [
+                ("eth_getTransactionCount", [relayer, hex(block)]),
+                ("eth_call", [{"to": self.contract, "data": "0x" + asked.hex()}, hex(block)]),
+            ]
+        )
+        if isinstance(state, RpcResponseError):
+            return True  # the endpoint has no state of that block
+        return hex_int(used) <= newest.nonce or any(state_in(state))
 
     @override
     async def why_unproved(self, records: Sequence[SettlementRecord]) -> dict[str, str]:

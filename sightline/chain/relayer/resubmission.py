@@ -24,6 +24,7 @@ from sightline.ports.ledger import Attempt, RecordT, SettlementState, Transactio
 log = structlog.get_logger()
 
 REORGANISED: Final = "reorganised"
+NONCE_USED: Final = "its nonce was used by another transaction"
 STUCK_ATTEMPTS: Final = 3
 """Number of signed transactions from which a settlement is marked STUCK."""
 
@@ -69,18 +70,18 @@ class Resubmission(Generic[RecordT]):
         """Handle a nonce that is used on the chain while none of our transactions has a receipt.
 
         Another program used the key, or the endpoint's answers contradict each other. The settlement is examined again
-        only
-        if this is still so after a wait. Even if the endpoint's answers were wrong, the contract does not settle twice.
+        only if this is still so after a wait. Even if the endpoint's answers were wrong, the contract does not settle
+        twice.
         """
-        first_seen = record.tries == 0 or record.state is not SettlementState.STUCK
-        if first_seen:
+        # A row can be STUCK for another reason, such as its fees.
+        if (record.state, record.reason) != (SettlementState.STUCK, NONCE_USED):
             wait_ms = self._options.resend_ms
             await self._outbox.mark_waiting(
-                record.session_id, SettlementState.STUCK, reason="its nonce was used by another transaction",
+                record.session_id, SettlementState.STUCK, reason=NONCE_USED,
                 retry_at_ms=now_ms + wait_ms, now_ms=now_ms,
             )  # fmt: skip
         elif now_ms >= record.retry_at_ms:
-            await self._sender.put_aside(record, SettlementState.FAILED, "its nonce was used by another transaction")
+            await self._sender.put_aside(record, SettlementState.FAILED, NONCE_USED)
 
     async def _next_sending(self, record: RecordT, sighting: Sighting, now_ms: int) -> list[Attempt]:
         """Return what to broadcast now: the newest transaction again, a replacement, or nothing."""

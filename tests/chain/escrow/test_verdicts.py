@@ -637,6 +637,25 @@ async def test_a_transaction_whose_hold_left_the_chain_is_replaced_by_the_same_c
     assert bench.node.broadcast == [replacement.raw]
 
 
+async def test_a_free_settlement_waits_while_a_transaction_that_opens_its_hold_may_be_mined(bench: Bench) -> None:
+    session = of_state()
+    attempt = overdue(session)
+    bench.knows(session, state=SettlementState.FAILED, opened_at_s=None, attempts=(attempt,))
+    bench.rows.signed = [attempt]
+    for used, decided in ((attempt.nonce, WAIT), (attempt.nonce + 1, DROP)):
+        bench.node.foreign_nonces = used
+        found = await verdict(bench.captures, a_charge(session, 0))
+        assert found.verdict is decided, "its nonce is used up, and the contract has no hold"
+    bench.rows.signed = []
+    found = await verdict(bench.captures, a_charge(session, 0))
+    waits = (WAIT, False, "a transaction that opens its hold may still be mined")
+    assert (found.verdict, found.is_refused, found.reason) == waits, "another key signed it"
+    bench.node.now_s = CONSENT.open_by_s
+    assert (await verdict(bench.captures, a_charge(session, 0))).verdict is WAIT
+    bench.node.now_s += 1
+    assert (await verdict(bench.captures, a_charge(session, 0))).verdict is DROP, "its time is over"
+
+
 async def test_an_extension_that_reverted_while_its_hold_was_in_no_block_says_so(bench: Bench) -> None:
     session = asking(of_state(SessionState.LIVE))
     bench.knows(session, opened_at_s=None, state=SettlementState.SENT)

@@ -114,6 +114,27 @@ async def test_a_nonce_that_another_program_used_is_waited_for_and_then_signed_a
     assert (record.state, record.attempts[-1].nonce) == (SettlementState.SENT, 1)
 
 
+async def test_a_nonce_that_is_used_is_waited_for_although_the_row_was_stuck_before(
+    desk: Desk, autojump_clock: Any
+) -> None:
+    relayer, session_id = desk.relayer(depth=0, resend_ms=500, replace_ms=1_000), await desk.ended()
+    for _ in range(3):
+        await relayer.work_once(desk.hear)
+        await trio.sleep(10)
+    record = await desk.record(session_id)
+    assert (record.state, len(record.attempts)) == (SettlementState.STUCK, 3)
+    desk.node.pool.clear()
+    desk.node.foreign_nonces = 1
+    states = []
+    for wait_s in (0, 0.499, 0.001):
+        await trio.sleep(wait_s)
+        await relayer.work_once(desk.hear)
+        record = await desk.record(session_id)
+        states.append((record.state, record.reason))
+    used = "its nonce was used by another transaction"
+    assert states == [(SettlementState.STUCK, used), (SettlementState.STUCK, used), (SettlementState.FAILED, used)]
+
+
 # Answers of the node to a broadcast.
 
 
