@@ -59,7 +59,7 @@ def test_the_page_opens_without_a_server_and_no_answer_of_the_api_is_kept(browse
         assert [each for each in kept if not each.startswith("/console/") or "?" in each] == []
         tab.page.context.set_offline(True)
         tab.page.reload()
-        tab.shows(".empty", "cannot be reached")
+        tab.shows(".empty", "You are offline")
         tab.page.context.set_offline(False)
         expect(tab.page.locator("nav a[href*=buy]")).to_be_visible()
         assert tab.problems == []
