@@ -43,6 +43,8 @@ more.
 """
 BATCH_GAS: Final = 120_000
 NOT_OPENED: Final = "no hold was opened"
+REORGANISED_S: Final = 600
+"""A block that replaces another one may be older than the newest by less than this."""
 MAY_OPEN: Final = "a transaction that opens its hold may still be mined"
 
 
@@ -106,7 +108,7 @@ class CaptureWork(SettlementWork):
         """
         if not opening.attempts or opening.state is SettlementState.WRITTEN_OFF:
             return False
-        if now_s > opening.consent.open_by_s:
+        if now_s > opening.consent.open_by_s + REORGANISED_S:
             return False
         newest = max(opening.attempts, key=lambda attempt: attempt.nonce)
         ours = await self._openings.attempts_at(relayer, newest.nonce)
