@@ -1,4 +1,4 @@
-"""Generates the parts of sightline-client that are copies: its sync half, and the verifier of receipts.
+"""Generates the sync half of sightline-client from its async half.
 
 `--check` compares instead, and fails on a difference.
 """
@@ -13,9 +13,6 @@ import unasync
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "packages" / "sightline-client" / "src" / "sightline_client"
-VERIFIER = ROOT / "sightline" / "domain" / "receipt.py"
-VERIFIER_COPY = PACKAGE / "verification.py"
-COPIED = "# A copy of sightline/domain/receipt.py. Do not edit; run `make sdk`.\n"
 REPLACED = {
     "_async": "_sync",
     "aclose": "close",
@@ -63,15 +60,13 @@ def made_files() -> dict[Path, str]:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         generate(directory)
-        made = {PACKAGE / "_sync" / path.name: path.read_text() for path in (directory / "_sync").glob("*.py")}
-    made[VERIFIER_COPY] = COPIED + VERIFIER.read_text()
-    return made
+        return {PACKAGE / "_sync" / path.name: path.read_text() for path in (directory / "_sync").glob("*.py")}
 
 
 def main() -> int:
     """Generate, or with `--check` compare. Returns the exit code."""
     made = made_files()
-    kept = {path: path.read_text() for path in [*(PACKAGE / "_sync").glob("*.py"), VERIFIER_COPY] if path.exists()}
+    kept = {path: path.read_text() for path in (PACKAGE / "_sync").glob("*.py")}
     stale = sorted(path for path in made.keys() | kept.keys() if made.get(path) != kept.get(path))
     if "--check" in sys.argv[1:]:
         for path in stale:

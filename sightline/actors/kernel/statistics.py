@@ -23,11 +23,6 @@ class Histogram:
         """How many were measured."""
         return sum(self.counts)
 
-    @staticmethod
-    def upper_bounds_s() -> tuple[float, ...]:
-        """The exclusive upper bound of each bucket, in seconds."""
-        return tuple((1 << index) / 1e6 for index in range(BUCKETS))
-
     def quantile_s(self, share: float) -> float:
         """An upper bound, within a factor of two, of the given share (0..1) of the durations."""
         rank = share * self.count

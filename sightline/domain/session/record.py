@@ -1,17 +1,22 @@
 """The hash chain over a session's recorded events: it shows any later change of what was metered."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sightline.domain.receipt import chain_hash
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Session
 
 
 def event_hash(previous: str, session_id: str, sequence: int, event: Event) -> str:
-    """Return the hash of an event on top of the hash of the event before."""
-    facts: list[list[object]] = [list(fact) for fact in event.facts]
-    return chain_hash(previous, session_id, sequence, event.kind.value, event.at_ms, facts)
+    """Return the hash of an event: SHA-256, in hex, over the previous hash and the event as canonical JSON.
+
+    Canonical JSON: an array `[previous, sessionId, sequence, kind, atMs, [[name, value], ...]]` without spaces, with
+    every character outside ASCII written as a lower-case `\\uXXXX` escape. `previous` is "" for the first event.
+    """
+    body = [previous, session_id, sequence, event.kind.value, event.at_ms, event.facts]
+    return hashlib.sha256(json.dumps(body, separators=(",", ":"), ensure_ascii=True).encode()).hexdigest()
 
 
 def chain(session: Session, events: Sequence[Event]) -> tuple[Session, list[tuple[int, Event, str]]]:

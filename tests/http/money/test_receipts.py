@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from sightline.domain.receipt import verify_events, verify_receipt
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import Inclusion
 from sightline.ports.video import MediaKind
 from sightline.system.keccak import keccak256
+from sightline_client.verification import verify_events, verify_receipt
 from tests.http.world import Party, World, data_of, error_of
 
 TX = "0x" + "5e" * 32

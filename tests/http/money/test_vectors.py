@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.domain.receipt import (
+from sightline.system.keccak import keccak256
+from sightline_client.verification import (
     ReceiptCheck,
     SkipReason,
     TrustedDeployment,
@@ -18,7 +19,6 @@ from sightline.domain.receipt import (
     verify_events,
     verify_receipt,
 )
-from sightline.system.keccak import keccak256
 from tests.http.money import builder
 from tests.http.money.builder import (
     Json,

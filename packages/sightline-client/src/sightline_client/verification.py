@@ -1,9 +1,7 @@
-# A copy of sightline/domain/receipt.py. Do not edit; run `make sdk`.
 """Verifies the receipt of a session: recomputes every number from the session's recorded events.
 
-The input is the `data` of `GET /api/v1/sessions/{id}/receipt` as decoded JSON. This module imports nothing of the
-server, so that a client can use a copy of it. docs/vectors holds receipts, true and forged ones, with the result that
-each verifier must give. docs/api.md, section "Verify a receipt", describes the rules in prose.
+The input is the `data` of `GET /api/v1/sessions/{id}/receipt` as decoded JSON. docs/vectors holds receipts, true and
+forged ones, with the result that each verifier must give. docs/api.md, section "Verify a receipt", describes the rules.
 """
 
 import hashlib

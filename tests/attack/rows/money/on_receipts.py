@@ -8,8 +8,8 @@ import trio
 
 import sightline_client
 from sightline.chain.contracts.abi import SETTLED_TOPIC, TRANSFER_TOPIC, address_topic
-from sightline.domain.receipt import chain_hash
 from sightline_client import AsyncReceipt, ReceiptCheck, ReceiptError
+from sightline_client.verification import chain_hash
 from tests.attack.catalogue import attack
 from tests.attack.rows.money.on_the_chain import CHAIN_ID, a_funded_tenant, signed
 from tests.attack.target import Target
