@@ -67,6 +67,8 @@ class MarkKeeper:
         self._guard = guard
         self._written: DatabasePosition | None = None
         self._has_several_hosts = len(urls_of_hosts(database.options.pool.dsn)) > 1
+        self._timeline = 0
+        """Of the only host that accepted writes when all were last asked; 0: unknown."""
 
     async def begin(self) -> None:
         """Look at all hosts and write the mark, before anything is written to the database.
@@ -82,6 +84,7 @@ class MarkKeeper:
                 f"Two hosts of SIGHTLINE_DATABASE_URL accept writes: {hosts}. Stop the former primary, or start it "
                 "as a standby of the other one."
             )
+        self._timeline = _newest_timeline(found)
         try:
             await self._note()
         except OSError as error:
@@ -91,7 +94,7 @@ class MarkKeeper:
         """Look again and again.
 
         Raises:
-            TakenOverError: Another host was promoted, and the one that is used here still accepts writes.
+            TakenOverError: Another host was promoted, and the one that was used here still accepts writes.
         """
         wait_s = SOON_S  # this server is taking its shards
         while True:
@@ -116,15 +119,20 @@ class MarkKeeper:
     async def _require_one_primary(self, found: dict[str, DatabasePosition]) -> None:
         was, self._guard.primaries = self._guard.primaries, len(found) if self._has_several_hosts else 1
         if len(found) <= 1:
+            self._timeline = max(self._timeline, _newest_timeline(found))
             return
         hosts = {host: _described(position) for host, position in found.items()}
         if was <= 1:
             log.error("database_has_two_primaries", hosts=hosts, advice="stop the former primary")
-        own = await self._database.read(read_position)
-        newest = max(position.timeline or 0 for position in found.values())
-        if (own.timeline or 0) < newest:
+        newest = _newest_timeline(found)
+        used = self._timeline
+        if used == newest:  # one connection may still lead to a host that was passed over
+            used = (await self._database.read(read_position)).timeline or 0
+        # Of the connections of one pool, those opened since the promotion lead to the promoted host and older ones do
+        # not. So what one connection says is not enough: what was the only primary before counts too.
+        if used < newest:
             raise TakenOverError(
-                f"Another host of the database was promoted: {hosts}. This server used {_described(own)}."
+                f"Another host of the database was promoted: {hosts}. This server used timeline {used}."
             )
 
     async def _look(self) -> dict[str, DatabasePosition]:
@@ -144,6 +152,10 @@ class MarkKeeper:
         if seen is not None and seen != self._written:
             await trio.to_thread.run_sync(write_mark, self._directory, seen)
             self._written = seen
+
+
+def _newest_timeline(found: dict[str, DatabasePosition]) -> int:
+    return max((position.timeline or 0 for position in found.values()), default=0)
 
 
 def _described(position: DatabasePosition) -> str:

@@ -21,6 +21,8 @@ from tests.nemesis.parts import ExternalChain, ExternalPostgres, on_database
 READS_S: Final = 5.0
 """For so long after the last renewal of its lease a server answers from memory."""
 OUTAGE_S: Final = 8.0
+ENDS_S: Final = 120.0
+"""Hosts are asked every 10 s, and a statement that waits for a lost standby ends after 10 s."""
 STARTS_S: Final = 400
 """Time limit of a test that starts a server several times, also on a busy machine."""
 
@@ -154,11 +156,19 @@ async def test_a_former_primary_that_came_back_is_refused(site: Site) -> None:
 
 @pytest.mark.timeout(STARTS_S)
 async def test_a_server_on_a_primary_that_is_replaced_without_being_stopped_ends(site: Site) -> None:
+    """Also when it has reached the promoted host already, by connections that it opened before it asked all hosts."""
     await site.server.start()
+    mark = site.server.directory / "data" / "database_mark.json"
+    seen = mark.read_bytes()
+    with trio.fail_after(ENDS_S):
+        while mark.read_bytes() == seen:  # noqa: ASYNC110  another process writes the file each time it has asked all
+            await trio.sleep(0.1)
     await on_database(site.standby.layout.dsn, lambda connection: connection.execute("SELECT pg_promote()"))
+    end_connections = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sightline%'"
+    await on_database(site.primary.layout.dsn, lambda connection: connection.execute(end_connections))
     process = site.server.process
     assert process is not None
-    with trio.fail_after(STARTS_S):
+    with trio.fail_after(ENDS_S):
         assert await trio.to_thread.run_sync(process.wait, abandon_on_cancel=True) == EXIT_FENCED
     assert "database_has_two_primaries" in site.server.log()
     assert "server_fenced" in site.server.log()
