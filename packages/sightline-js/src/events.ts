@@ -6,6 +6,7 @@ export interface Listener {
 
 const PAUSE_MIN_MS = 500;
 const PAUSE_MAX_MS = 8000;
+const ANSWER_MAX_MS = 10_000;
 /** The server sends a comment every 15 s. */
 const SILENCE_MAX_MS = 40_000;
 
@@ -39,7 +40,8 @@ export function follow(url: string, listener: Listener, key?: string): () => voi
     const headers: Record<string, string> = { accept: "text/event-stream" };
     if (key !== undefined) headers["authorization"] = `Bearer ${key}`;
     if (lastId !== "") headers["last-event-id"] = lastId;
-    const answer = await fetch(url, { headers, signal: abort.signal });
+    const late = setTimeout(() => abort.abort(), ANSWER_MAX_MS);
+    const answer = await fetch(url, { headers, signal: abort.signal }).finally(() => clearTimeout(late));
     if (!answer.ok || answer.body === null) throw new Error(`${answer.status}`);
     failures = 0;
     listener.onState?.(true);
