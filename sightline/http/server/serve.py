@@ -110,6 +110,8 @@ class _Server:
         self._silent: set[trio.CancelScope] = set()
         """Of connections that have sent nothing, where they may be passed to another process."""
         self._idle = trio.Event()
+        self._opened = trio.Event()
+        """The first connection after a time without any."""
 
     async def run(self, shutdown: trio.Event, task_status: trio.TaskStatus[list[Bound]]) -> None:
         self._shared.read_clock()
@@ -148,6 +150,9 @@ class _Server:
 
     async def _sweep(self) -> None:
         while True:
+            if not self._count:
+                self._opened = trio.Event()
+                await self._opened.wait()
             await trio.sleep(self._options.sweep_s)
             self._shared.read_clock()
             now = trio.current_time()
@@ -218,6 +223,9 @@ class _Server:
             secure=listener.tls is not None,
             proxies=proxies if is_proxy else None,
         )
+        if not self._count:
+            self._shared.read_clock()
+            self._opened.set()
         self._count += 1
         if counted:
             self._per_ip[host] += 1

@@ -45,7 +45,7 @@ class Shared:
         self.nursery.start_soon(_logged, task)
 
     def read_clock(self) -> None:
-        """Renew the Date header; called once per sweep, not per answer."""
+        """Renew the Date header; called once per sweep, and when the first connection opens."""
         seconds = self.options.clock.now_ms() // 1000
         self.date = b"date: " + formatdate(seconds, usegmt=True).encode("ascii") + b"\r\n"
 

@@ -25,9 +25,12 @@ from sightline.http.server import (
 )
 
 
-class FixedClock:
+@dataclass
+class SetClock:
+    ms: int = 1_700_000_000_000
+
     def now_ms(self) -> int:
-        return 1_700_000_000_000
+        return self.ms
 
 
 def render_fault(fault: Fault) -> RenderedFault:
@@ -126,6 +129,7 @@ class Running:
     bound: Bound
     shutdown: trio.Event
     stopped: trio.Event
+    clock: SetClock
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
@@ -157,6 +161,7 @@ async def _running(
             raise NotImplementedError
         await app(scope, receive, send)
 
+    clock = SetClock()
     options = ServerOptions(
         listeners=(
             ListenerOptions(
@@ -164,7 +169,7 @@ async def _running(
             ),
         ),
         render_fault=render_fault,
-        clock=FixedClock(),
+        clock=clock,
         limits=Limits(**(limits or {})),
         drain_s=drain_s,
         sweep_s=0.02,
@@ -180,7 +185,7 @@ async def _running(
     async with trio.open_nursery() as nursery:
         bounds = await nursery.start(partial(run))
         with trio.fail_after(patience_s):
-            yield Running(bounds[0], shutdown, stopped)
+            yield Running(bounds[0], shutdown, stopped, clock)
         nursery.cancel_scope.cancel()
 
 

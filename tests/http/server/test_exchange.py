@@ -38,6 +38,13 @@ async def test_a_request_reaches_the_application_and_its_answer_the_client(runni
     assert ["x-thing", "spaced"] in seen["headers"]
 
 
+async def test_the_first_answer_after_a_time_without_connections_has_the_present_date(running: Any) -> None:
+    async with running(echo) as server:
+        server.clock.ms += 3_600_000
+        async with server.client() as client:
+            assert (await client.get("/")).headers["date"] == "Tue, 14 Nov 2023 23:13:20 GMT"
+
+
 async def test_one_connection_serves_many_requests(running: Any) -> None:
     async with running(echo) as server, server.client() as client:
         for number in range(5):
