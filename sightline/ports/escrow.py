@@ -164,8 +164,8 @@ class ExtensionOutbox(TransactionOutbox[HoldExtension], Protocol):
         """
         ...
 
-    async def of_sessions(self, session_ids: Sequence[str]) -> dict[str, list[HoldExtension]]:
-        """Return the extensions of these sessions that are not given up, oldest first."""
+    async def revive(self, session_ids: Sequence[str]) -> None:
+        """Look again for extensions of these sessions that were signed and then given up."""
         ...
 
 

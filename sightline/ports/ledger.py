@@ -257,6 +257,10 @@ class LiveHold:
 class TransactionOutbox(Protocol[RecordT]):
     """Rows for which the relayer sends transactions. A lease allows one writer per relayer key."""
 
+    async def has_work(self, *, now_ms: int) -> bool:
+        """Return whether a row is in flight, or due in any lane."""
+        ...
+
     async def in_flight(self, *, limit: int) -> list[RecordT]:
         """Return rows whose transaction may still be mined or is not deep enough, oldest first."""
         ...

@@ -84,6 +84,13 @@ class MemoryOutbox(ABC):
         """Return settlements in these states, oldest first."""
         return [record for record in self._ordered() if record.state in states][:limit]
 
+    async def has_work(self, *, now_ms: int) -> bool:
+        """Return whether a settlement is in flight, or due in any lane."""
+        return any(
+            row.state in SETTLEMENTS_IN_FLIGHT or (row.state in SETTLEMENTS_WAITING and row.retry_at_ms <= now_ms)
+            for row in self._settlements.values()
+        )
+
     async def in_flight(self, *, limit: int) -> list[SettlementRecord]:
         """Return settlements whose transaction may still be mined or is not deep enough, oldest first."""
         rows = (row for row in self._settlements.values() if row.state in SETTLEMENTS_IN_FLIGHT)

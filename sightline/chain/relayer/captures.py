@@ -11,7 +11,7 @@ from sightline.chain.contracts.escrow import CLOSED, escrow_call
 from sightline.chain.contracts.messages import SLACK_S, CaptureItem, batch_of
 from sightline.chain.meter import Meter
 from sightline.chain.relayer.allowance import SettlementWork
-from sightline.chain.relayer.openings import hold_of, state_in
+from sightline.chain.relayer.openings import differs_from, hold_of, state_in
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.work import (
     HOLD_MISSING,
@@ -28,7 +28,7 @@ from sightline.domain.session.machine import settlement_of
 from sightline.domain.session.model import Closed, Ended, Session
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
-from sightline.ports.escrow import HoldOpening, OpeningOutbox
+from sightline.ports.escrow import ExtensionOutbox, HoldOpening, OpeningOutbox
 from sightline.ports.ledger import (
     SETTLEMENTS_WAITING,
     ChainIdentity,
@@ -53,11 +53,12 @@ class CaptureWork(SettlementWork):
     """Captures holds, many in one transaction."""
 
     def __init__(
-        self, rpc: JsonRpc, outbox: SettlementOutbox, openings: OpeningOutbox, identity: ChainIdentity, meter: Meter,
-        options: RelayerOptions,
+        self, rpc: JsonRpc, outbox: SettlementOutbox, openings: OpeningOutbox, extensions: ExtensionOutbox,
+        identity: ChainIdentity, meter: Meter, options: RelayerOptions,
     ) -> None:  # fmt: skip
         super().__init__(rpc, outbox, identity, options)
         self._openings = openings
+        self._extensions = extensions
         self._meter = meter
 
     @override
@@ -90,6 +91,13 @@ class CaptureWork(SettlementWork):
             _finding(record, holds.get(record.session_id), answer, now_s)
             for record, answer in zip(records, answers, strict=True)
         ]
+        # Also an extension that was given up after wrong answers may be mined.
+        states = {record.session_id: state_in(answer) for record, answer in zip(records, answers, strict=True)}
+        grown = [
+            session_id for session_id, opening in holds.items() if differs_from(hold_of(opening), states[session_id])
+        ]
+        if grown:
+            await self._extensions.revive(grown)
         for at, (record, finding) in enumerate(zip(records, findings, strict=True)):
             opening = holds.get(record.session_id)
             if finding.verdict is PreflightVerdict.DROP and opening is not None:

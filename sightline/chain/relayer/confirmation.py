@@ -49,13 +49,14 @@ class Confirmation(Generic[RecordT]):
 
     # Reorganisations.
 
-    async def recheck(self) -> None:
+    async def recheck(self, head: BlockRef | None) -> None:
         """Re-check the settlements whose block was replaced, when the watcher has applied or rolled back blocks.
+
+        `head` is the last block that it has applied.
 
         The first call looks at all settlements of the last `HEADERS_MAX` blocks: a chain restored from an older copy
         has fewer blocks than the watcher knows, so the watcher has nothing to compare.
         """
-        head = await self._outbox.chain_head()
         if self._is_first:
             newest = hex_int(await self._rpc.call("eth_blockNumber"))
             records = await self._outbox.above_block(max(0, newest - HEADERS_MAX))

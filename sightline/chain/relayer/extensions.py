@@ -11,7 +11,7 @@ from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.escrow import CLOSED, EXTENDED_TOPIC, escrow_call
 from sightline.chain.contracts.messages import EscrowHold, Extension
 from sightline.chain.meter import Meter
-from sightline.chain.relayer.openings import hold_of, mandate_of, state_in
+from sightline.chain.relayer.openings import differs_from, hold_of, mandate_of, state_in
 from sightline.chain.relayer.work import (
     HOLD_MISSING,
     ContractCall,
@@ -53,7 +53,8 @@ class ExtensionWork(OutboxWork[HoldExtension]):
     @override
     async def call(self, records: Sequence[HoldExtension]) -> ContractCall:
         (record,) = records
-        hold = (await self._holds(records)).get(record.of_session)
+        opening = (await self._openings.openings([record.of_session])).get(record.of_session)
+        hold = None if opening is None else hold_of(opening)
         if hold is None:
             raise HoldMissingError
         return await self._call(record, hold)
@@ -64,15 +65,11 @@ class ExtensionWork(OutboxWork[HoldExtension]):
         )  # fmt: skip
         return ContractCall(data=_extend_data(hold, record, await self._meter.sign(message)), gas=EXTEND_GAS)
 
-    async def _holds(self, records: Sequence[HoldExtension]) -> dict[str, EscrowHold]:
-        """Return the holds before these extensions, by session; those that are in no block are omitted."""
-        openings = await self._openings.openings(sorted({record.of_session for record in records}))
-        holds = {session_id: hold_of(opening) for session_id, opening in openings.items()}
-        return {session_id: hold for session_id, hold in holds.items() if hold is not None}
-
     @override
     async def examine(self, relayer: str, records: Sequence[HoldExtension]) -> Examination:
-        holds = await self._holds(records)
+        openings = await self._openings.openings(sorted({record.of_session for record in records}))
+        found = {session_id: hold_of(opening) for session_id, opening in openings.items()}
+        holds = {session_id: hold for session_id, hold in found.items() if hold is not None}
         sessions = await self._openings.sessions([record.of_session for record in records])
         requests: list[Request] = []
         for record in records:
@@ -90,6 +87,14 @@ class ExtensionWork(OutboxWork[HoldExtension]):
             _finding(record, holds.get(record.of_session), sessions.get(record.of_session), state, trial)
             for record, state, trial in zip(records, answers[::2], answers[1::2], strict=True)
         ]
+        # Also an earlier extension that was given up after wrong answers may be mined.
+        grown = [
+            record.of_session
+            for record, state, finding in zip(records, answers[::2], findings, strict=True)
+            if finding.verdict is PreflightVerdict.WAIT and differs_from(holds.get(record.of_session), state_in(state))
+        ]
+        if grown:
+            await self._extensions.revive(grown)
         return Examination(findings=findings, view=view)
 
     @override
@@ -147,12 +152,12 @@ def _finding(
 ) -> Finding:  # fmt: skip
     known = state_in(state)
     counts = session is not None and any(each.id == record.session_id for each in session.extensions)
+    if hold is not None and known == replace(hold, max_amount=hold.max_amount + record.amount).hash():
+        return Finding(verdict=PreflightVerdict.ADOPT)
     if known == CLOSED or session is None or (session.is_terminal and not counts):
         return Finding(verdict=PreflightVerdict.DROP)
     if hold is None:
         return _too_early()
-    if known == replace(hold, max_amount=hold.max_amount + record.amount).hash():
-        return Finding(verdict=PreflightVerdict.ADOPT)
     if known != hold.hash():
         return _too_early()
     if not isinstance(trial, RpcResponseError):

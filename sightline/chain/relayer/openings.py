@@ -55,6 +55,11 @@ def hold_of(opening: HoldOpening) -> EscrowHold | None:
     )  # fmt: skip
 
 
+def differs_from(hold: EscrowHold | None, state: bytes) -> bool:
+    """Return whether the contract has a hold of the session that is not the one that is known here."""
+    return hold is not None and any(state) and state not in (CLOSED, hold.hash())
+
+
 def mandate_of(signed: SignedMandate) -> Mandate:
     """Return a payer's mandate as the contract knows it."""
     return Mandate(

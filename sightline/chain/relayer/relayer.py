@@ -21,7 +21,7 @@ allowances, or, with SessionEscrow, permits to send and holds to open, to add to
 its nonces.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, final
 
@@ -120,7 +120,7 @@ class Relayer:
                     )
                 ),
                 self._escrow_queue(
-                    CaptureWork(rpc, outbox, escrow.openings, identity, escrow.meter, options),
+                    CaptureWork(rpc, outbox, escrow.openings, escrow.extensions, identity, escrow.meter, options),
                     batch_max=CAPTURES_MAX,
                     window_ms=options.capture_window_ms,
                 ),
@@ -195,12 +195,15 @@ class Relayer:
         Raises:
             SignerUnavailableError: A key is in another process, which does not sign now. All else of the round is done.
         """
+        head = await self._outbox.chain_head()
         for queue in self._queues:
-            await queue.confirmation.recheck()
-        await self._follow()
+            await queue.confirmation.recheck(head)
+        now_ms = self._clock.now_ms()
+        busy = [queue for queue in self._queues if await queue.outbox.has_work(now_ms=now_ms)]
+        await self._follow(busy)
         signed = is_full = False
         failure: SignerUnavailableError | None = None
-        for queue in self._queues:
+        for queue in busy:
             try:
                 has_signed, has_more = await queue.signing.sign_due()
             except SignerUnavailableError as error:
@@ -208,20 +211,20 @@ class Relayer:
                 continue
             signed, is_full = signed or has_signed, is_full or has_more
         if signed:
-            await self._follow()
+            await self._follow(busy)
         if signed or is_full:
             self._wake.set()  # more rows may be due than fit in one round
         self._on_round()
         await self._tell(on_settlement)
         if failure is not None:
             raise failure
-        for queue in self._queues:
+        for queue in busy:
             if await queue.outbox.in_flight(limit=1):
                 return True
         return False
 
-    async def _follow(self) -> None:
-        unmined = [found for queue in self._queues if (found := await queue.confirmation.follow()) is not None]
+    async def _follow(self, queues: Sequence[_Queue[Any]]) -> None:
+        unmined = [found for queue in queues if (found := await queue.confirmation.follow()) is not None]
         if unmined:
             pursued = frozenset[str]().union(*(found.tx_hashes for found in unmined))
             mined_nonce = max(found.mined_nonce for found in unmined)

@@ -175,3 +175,34 @@ async def test_a_session_whose_extension_is_not_on_the_chain_gets_what_its_hold_
         await stage.until_done(session.id, SettlementState.MISMATCHED)
         assert await stage.held() == before
         assert await stage.world.balance(stage.world.payer) == FUNDS - HOLD
+
+
+@pytest.mark.parametrize("is_extended_again", [False, True])
+async def test_an_extension_that_was_given_up_and_is_mined_all_the_same_does_not_stop_what_follows(
+    stage: Stage, tmp_path: Path, is_extended_again: bool
+) -> None:
+    """As after wrong answers about its transaction: its caller was refused, and the contract has its amount."""
+    before = await stage.held()
+    async with stage.running(tmp_path) as service:
+        live = await a_live_session(stage, service)
+        asking = await stage.extending(service, live, MORE_S)
+        await service.escrow.extend_hold(asking)
+        await stage.store(live)
+        give_up = (
+            "UPDATE hold_extension SET state = 'WRITTEN_OFF', tx_hash = NULL, block_number = NULL, block_hash = NULL, "
+            "log_index = NULL, confirmed_at_ms = NULL WHERE session_id = $1"
+        )
+        await stage.database.run(lambda connection: connection.execute(give_up, asking.extending.id))
+        if is_extended_again:
+            # Of another amount: one of the same would be taken for it. Its payer has signed for the hold without it.
+            with pytest.raises(RefusedError):
+                await service.escrow.extend_hold(await stage.extending(service, live, 1))
+            live = await stage.extending(service, live, 1)
+            live = await stage.extended(live, await service.escrow.extend_hold(live))
+            assert await stage.held() == before + HOLD + MORE + RATE
+        charged = await stage.ended(live, 7)
+        service.notify()
+        await stage.until_done(live.id)
+        assert await stage.held() == before
+        assert await stage.world.balance(stage.world.payer) == FUNDS - charged
+        await until_books_balance(stage)

@@ -104,6 +104,7 @@ class Rows:
     failed: list[tuple[str, SettlementState, str]] = field(default_factory=list)
     withdrawn: list[tuple[str, str]] = field(default_factory=list)
     signed: list[Attempt] = field(default_factory=list)
+    revived: list[str] = field(default_factory=list)
     sharing: list[Any] = field(default_factory=list)
     """The rows of the transaction that is replaced."""
 
@@ -131,6 +132,9 @@ class Rows:
     async def mark_sent(self, attempts: list[Attempt], *, now_ms: int) -> None:
         pass
 
+    async def revive(self, session_ids: list[str]) -> None:
+        self.revived += session_ids
+
     async def withdraw(self, permit_id: str, *, reason: str, now_ms: int) -> None:
         self.withdrawn.append((permit_id, reason))
 
@@ -146,7 +150,7 @@ class Bench:
 
     @property
     def captures(self) -> CaptureWork:
-        return CaptureWork(self.rpc, self.rows, self.rows, self.node.identity, self.meter, RelayerOptions())
+        return CaptureWork(self.rpc, self.rows, self.rows, self.rows, self.node.identity, self.meter, RelayerOptions())
 
     @property
     def openings(self) -> OpeningWork:
@@ -267,8 +271,10 @@ async def test_a_charge_waits_for_its_hold_to_be_in_a_block_with_all_that_was_ad
     opening = bench.knows(session, state=SettlementState.CONFIRMED)
     bench.node.now_s = OPENED_S + 60
     assert (await verdict(bench.captures, a_charge(session))).verdict is SIGN
+    assert bench.rows.revived == []
     bench.rows.holds[session.id] = replace(opening, extended=1)
     assert (await verdict(bench.captures, a_charge(session))).reason == "its hold is in no block yet"
+    assert bench.rows.revived == [session.id], "an extension that was given up may have been mined"
 
 
 @pytest.mark.parametrize(("extended", "paid_s"), [(0, 60), (999, 60), (4_000, 64), (9_000, 65)])

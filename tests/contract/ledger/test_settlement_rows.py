@@ -248,6 +248,21 @@ async def test_what_is_in_flight_is_listed_oldest_first(ledger: Ledger, state: S
             await ledger.mark_mined(session_id, replace(PLACE, tx_hash=tx_hash), now_ms=6)
     assert ids_of(await ledger.in_flight(limit=9)) == OLDEST_FIRST
     assert ids_of(await ledger.in_flight(limit=2)) == OLDEST_FIRST[:2]
+    assert await ledger.has_work(now_ms=0)
+
+
+@pytest.mark.parametrize("lane", list(SettlementLane))
+@pytest.mark.parametrize("state", [SettlementState.FAILED, SettlementState.COMPOSED])
+async def test_there_is_work_when_a_settlement_is_due_in_any_lane_and_none_once_it_is_done(
+    ledger: Ledger, state: SettlementState, lane: SettlementLane
+) -> None:
+    assert not await ledger.has_work(now_ms=9)
+    await composed(ledger)
+    await ledger.mark_waiting(SESSION, state, reason="x", retry_at_ms=7, now_ms=4, lane=lane)
+    assert not await ledger.has_work(now_ms=6)
+    assert await ledger.has_work(now_ms=7)
+    await ledger.mark_confirmed(SESSION, PLACE, now_ms=8)
+    assert not await ledger.has_work(now_ms=9)
 
 
 async def test_what_is_due_longest_comes_first(ledger: Ledger) -> None:

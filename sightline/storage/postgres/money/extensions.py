@@ -32,9 +32,11 @@ UPDATE hold_extension SET state = 'WRITTEN_OFF', updated_at_ms = $2
 WHERE session_id = $1 AND state IN ('COMPOSED', 'REVERTED', 'FAILED')
 """
 _IS_WITHDRAWN = "SELECT EXISTS (SELECT FROM hold_extension WHERE session_id = $1 AND state = 'WRITTEN_OFF')"
-_OF_SESSIONS = (
-    _SQL.rows + "WHERE of_session = ANY($1::uuid[]) AND state <> 'WRITTEN_OFF' ORDER BY composed_at_ms, session_id"
-)
+_REVIVE = """
+UPDATE hold_extension e SET state = 'COMPOSED', lane = 'PAYABLE', reason = NULL, retry_at_ms = 0
+WHERE of_session = ANY($1::uuid[]) AND state = 'WRITTEN_OFF'
+  AND EXISTS (SELECT FROM extension_attempt a WHERE a.session_id = e.session_id)
+"""
 
 
 @final
@@ -71,9 +73,6 @@ class PostgresExtensions(PostgresTransactions[HoldExtension]):
         await self._execute(_WITHDRAW, extension_id, now_ms)
         return bool(await self._database.read(lambda connection: connection.fetchval(_IS_WITHDRAWN, extension_id)))
 
-    async def of_sessions(self, session_ids: Sequence[str]) -> dict[str, list[HoldExtension]]:
-        """Return the extensions of these sessions."""
-        found: dict[str, list[HoldExtension]] = {}
-        for record in await self._records(_OF_SESSIONS, list(session_ids)):
-            found.setdefault(record.of_session, []).append(record)
-        return found
+    async def revive(self, session_ids: Sequence[str]) -> None:
+        """Look again for extensions of these sessions that were signed and then given up."""
+        await self._execute(_REVIVE, list(session_ids))

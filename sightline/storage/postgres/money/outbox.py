@@ -40,6 +40,7 @@ class OutboxSql:
     """The statements of one outbox. States are literals, so that the planner can use the partial indexes."""
 
     rows: str
+    has_work: str
     in_flight: str
     due: str
     sessions_of_tx: str
@@ -71,12 +72,18 @@ class OutboxSql:
         rows = f"SELECT {columns} FROM {table} "
         on_chain = "state IN ('MINED', 'CONFIRMED', 'MISMATCHED')"
         final_states = "('CONFIRMED', 'MISMATCHED', 'WRITTEN_OFF')"
+        in_flight = "state IN ('SIGNED', 'SENT', 'STUCK', 'MINED')"
+        waiting = "state IN ('COMPOSED', 'REVERTED', 'FAILED')"
+        lanes = " OR ".join(
+            f"EXISTS (SELECT FROM {table} WHERE {waiting} AND lane = '{lane.value}' AND retry_at_ms <= $1)"
+            for lane in SettlementLane
+        )
         at_block = f"reason = NULL, tx_hash = $2, block_number = $3, block_hash = $4, {place}"
         return cls(
             rows=rows,
-            in_flight=rows + "WHERE state IN ('SIGNED', 'SENT', 'STUCK', 'MINED') "
-            "ORDER BY composed_at_ms, session_id LIMIT $1",
-            due=rows + "WHERE state IN ('COMPOSED', 'REVERTED', 'FAILED') AND lane = $1 AND retry_at_ms <= $2 "
+            has_work=f"SELECT EXISTS (SELECT FROM {table} WHERE {in_flight}) OR {lanes}",
+            in_flight=rows + f"WHERE {in_flight} ORDER BY composed_at_ms, session_id LIMIT $1",
+            due=rows + f"WHERE {waiting} AND lane = $1 AND retry_at_ms <= $2 "
             "ORDER BY retry_at_ms, composed_at_ms, session_id LIMIT $3",
             sessions_of_tx=f"SELECT session_id::text FROM {attempts} WHERE tx_hash = $1 ORDER BY position",
             of_sessions=rows + "WHERE session_id = ANY($1::uuid[]) ORDER BY array_position($1::uuid[], session_id)",
@@ -90,8 +97,7 @@ class OutboxSql:
             attempts=f"""
             SELECT {_ATTEMPT} FROM {attempts} WHERE session_id = ANY($1::uuid[]) ORDER BY position""",
             any_in_flight=f"""
-            SELECT EXISTS (SELECT FROM {table} WHERE session_id = ANY($1::uuid[])
-              AND state IN ('SIGNED', 'SENT', 'STUCK', 'MINED'))""",
+            SELECT EXISTS (SELECT FROM {table} WHERE session_id = ANY($1::uuid[]) AND {in_flight})""",
             add_attempts=f"""
             INSERT INTO {attempts} (session_id, relayer, nonce, tx_hash, raw, max_fee_wei, tip_wei, signed_at_ms)
             SELECT s, $1, n, t, r, f, p, $8 FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bytea[],
@@ -114,7 +120,7 @@ class OutboxSql:
             WHERE session_id = $1 AND state NOT IN {final_states}""",
             confirmed=f"""
             UPDATE {table} SET state = 'CONFIRMED', confirmed_at_ms = coalesce(confirmed_at_ms, $6),
-              updated_at_ms = $6, tries = 0, notified = notified AND tx_hash = $2, {at_block}
+              updated_at_ms = $6, tries = 0, notified = notified AND tx_hash IS NOT DISTINCT FROM $2, {at_block}
             WHERE session_id = $1 AND (state, tx_hash, block_hash) IS DISTINCT FROM ('CONFIRMED', $2, $4)""",
             unmined=f"""
             UPDATE {table} SET state = 'SENT', reason = $2, block_number = NULL, block_hash = NULL, updated_at_ms = $3,
@@ -144,6 +150,10 @@ class PostgresTransactions(Generic[RecordT]):
     def _place(self, inclusion: Inclusion) -> Any:
         """Return what the table keeps of the contract's event."""
         return inclusion.log_index
+
+    async def has_work(self, *, now_ms: int) -> bool:
+        """Return whether a row is in flight, or due in any lane."""
+        return bool(await self._database.read(lambda connection: connection.fetchval(self.SQL.has_work, now_ms)))
 
     async def in_flight(self, *, limit: int) -> list[RecordT]:
         """Return rows whose transaction may still be mined or is not deep enough, oldest first."""
