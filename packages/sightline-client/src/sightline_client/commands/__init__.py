@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sightline_client.commands import escrow, film, funds, receipts, watch
+from sightline_client.commands import escrow, film, funds, receipts, sessions, watch
 from sightline_client.commands.options import ProgramGroup
 
 GROUP: Final = "sightline.commands"
@@ -29,7 +29,7 @@ def application(*more: typer.Typer) -> typer.Typer:
     """Make the command of consumers and devices, with more commands."""
     app = typer.Typer(cls=ProgramGroup, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
     app.callback()(_common)
-    for commands in (watch.app, funds.app, receipts.app, film.app, escrow.app, *more):
+    for commands in (watch.app, sessions.app, funds.app, receipts.app, film.app, escrow.app, *more):
         app.add_typer(commands)
     return app
 

@@ -131,3 +131,9 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
             "`sightline signup` creates a key, `sightline login` one for an existing wallet."
         )
     return Sightline(url or settings.url, settings.api_key)
+
+
+def paying_wallet(sl: "Sightline") -> "LocalWallet | None":
+    """Load the wallet that signs a payment, where the server holds it in escrow."""
+    wallet = configured_wallet()
+    return wallet if wallet is not None and sl.config().is_escrow else None

@@ -7,6 +7,7 @@ import typer
 
 from sightline_client.commands.access import client, one_line_errors, own_wallet
 from sightline_client.commands.options import AsJson, Url
+from sightline_client.commands.printing import print_value
 
 PANEL: Final = "Escrow"
 """Heading of `sightline --help`."""
@@ -34,7 +35,7 @@ def approve(
     with one_line_errors(as_json=as_json), client(api) as sl:
         relayed = sl.wallet.approve(usdc(amount), own_wallet())
     text = f"{relayed.owner} allows {relayed.spender} to take {relayed.value.usdc} USDC: {relayed.tx_hash}"
-    typer.echo(relayed.model_dump_json(by_alias=True) if as_json else text)
+    print_value(relayed, as_json, text)
 
 
 @app.command(rich_help_panel=PANEL)

@@ -7,6 +7,7 @@ import typer
 
 from sightline_client.commands.access import client, one_line_errors
 from sightline_client.commands.options import AsJson, PlaceCommand, Url
+from sightline_client.commands.printing import print_value
 
 # The commands import the client when they run, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def quote(
     """Print what a session at a place costs now, and how many operators cover the place. Nothing is requested."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         found = sl.quote(lat, lng, seconds=seconds)
-    typer.echo(found.model_dump_json(by_alias=True) if as_json else "\n".join(_quote_lines(found)))
+    print_value(found, as_json, "\n".join(_quote_lines(found)))
 
 
 def _quote_lines(found: "Quote") -> Iterator[str]:
@@ -47,7 +48,7 @@ def wallet(api: Url = None, as_json: AsJson = False) -> None:
     """Print balance, allowance and limits of the key's wallet, and what a new session may cost at most."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         found, is_escrow = sl.wallet.get(), sl.config().is_escrow
-    typer.echo(found.model_dump_json(by_alias=True) if as_json else "\n".join(_wallet_lines(found, is_escrow)))
+    print_value(found, as_json, "\n".join(_wallet_lines(found, is_escrow)))
 
 
 def _wallet_lines(found: "Wallet", is_escrow: bool) -> Iterator[str]:

@@ -28,6 +28,7 @@ def usdc_option(explained: str) -> Any:
     return typer.Option(parser=_amount, metavar="USDC", help=explained)
 
 
+MaxCharge = Annotated[int | None, usdc_option("Highest charge; more is refused.")]
 _JSON: Final = "--json"
 _UsageError: Final = cast("type[Exception]", typer.BadParameter.__base__)
 """What the parser raises. Newer versions of typer have it in a private module of theirs, and older ones in click."""

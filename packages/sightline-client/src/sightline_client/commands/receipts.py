@@ -1,15 +1,17 @@
 """The command `sightline receipt`."""
 
-import json
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sightline_client.commands.access import client, one_line_errors
 from sightline_client.commands.options import AsJson, Url
+from sightline_client.commands.printing import print_value
 
 # The command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
+    from sightline_client import Receipt
     from sightline_client.verification import TrustedDeployment
 
 PANEL: Final = "Watch"
@@ -65,17 +67,18 @@ def receipt(
         found, config = sl.sessions.settled_receipt(session_id, wait_s=wait), sl.config()
         result = found.verify(deployment=trusted or config.deployment, rpc=rpc_url or config.rpc_url)
     skipped = {str(check): str(reason) for check, reason in result.skipped.items()}
-    if as_json:
-        said = {
-            "id": found.session.id,
-            "cleanSeconds": found.seconds,
-            "chargedMicroUsdc": str(found.charged),
-            "settlementTxHash": found.tx_hash,
-            "checks": {name: skipped.get(name, "passed") for name in TITLES},
-        }
-        typer.echo(json.dumps(said))
-        return
-    typer.echo(f"{found.seconds} s, {found.charged.usdc} USDC, paid in {found.tx_hash or 'no transaction'}")
+    said: dict[str, object] = {
+        "id": found.session.id,
+        "cleanSeconds": found.seconds,
+        "chargedMicroUsdc": str(found.charged),
+        "settlementTxHash": found.tx_hash,
+        "checks": {name: skipped.get(name, "passed") for name in TITLES},
+    }
+    print_value(said, as_json, "\n".join(_lines(found, skipped)))
+
+
+def _lines(found: "Receipt", skipped: Mapping[str, str]) -> Iterator[str]:
+    yield f"{found.seconds} s, {found.charged.usdc} USDC, paid in {found.tx_hash or 'no transaction'}"
     for name, title in TITLES.items():
         why = skipped.get(name)
-        typer.echo(f"  checked      {title}" if why is None else f"  not checked  {title}: {SKIPPED[why]}")
+        yield f"  checked      {title}" if why is None else f"  not checked  {title}: {SKIPPED[why]}"

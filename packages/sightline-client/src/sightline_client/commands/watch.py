@@ -1,7 +1,6 @@
-"""Commands of a consumer: signup, login, request, watch, extend, end, listen, statement, keys, invitations."""
+"""Commands of a consumer: signup, login, keys, invitations, statement, watch, clip, listen, verify."""
 
 import base64
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,13 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sightline_client.commands.access import KEY_SCOPES, SCOPES, client, configured_wallet, one_line_errors, own_wallet
-from sightline_client.commands.options import AsJson, PlaceCommand, Url, usdc_option
+from sightline_client.commands.access import (
+    KEY_SCOPES,
+    SCOPES,
+    client,
+    configured_wallet,
+    one_line_errors,
+    own_wallet,
+    paying_wallet,
+)
+from sightline_client.commands.options import AsJson, MaxCharge, PlaceCommand, Url, usdc_option
+from sightline_client.commands.printing import print_value
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Event, Sightline
-    from sightline_client.models import MintedKey, Model, MonthStatement, Session, Workspace
+    from sightline_client.models import MintedKey, MonthStatement, Workspace
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Watch"
@@ -42,17 +50,6 @@ class Role(StrEnum):
 
 
 Slug = Annotated[str | None, typer.Option("--workspace", help="Slug of the workspace; default: the wallet's only one.")]
-
-MaxCharge = Annotated[int | None, usdc_option("Highest charge; more is refused.")]
-
-
-def _print(value: "Model | dict[str, object]", as_json: bool, text: str) -> None:
-    if not as_json:
-        typer.echo(text)
-    elif isinstance(value, dict):
-        typer.echo(json.dumps(value))
-    else:
-        typer.echo(value.model_dump_json(by_alias=True))
 
 
 def _statement_lines(found: "MonthStatement") -> Iterator[str]:
@@ -119,7 +116,7 @@ def signup(
         }
         if fund is not None:
             _fund(sl, wallet, fund, data_dir)
-    _print(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
+    print_value(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
 
 
 def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "LocalWallet | None") -> str:
@@ -152,7 +149,7 @@ def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
         workspace = sl.workspaces.get(_sign_in(sl, slug))
         scopes = sorted({scope for role in workspace.roles for scope in SCOPES[role]})
         minted = sl.keys.mint(workspace.id, label="login", scopes=scopes)
-    _print(minted, as_json, _exports(sl.url, minted, workspace, None))
+    print_value(minted, as_json, _exports(sl.url, minted, workspace, None))
 
 
 @keys_app.command("list")
@@ -162,7 +159,7 @@ def list_keys(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> No
         found = sl.keys.list(_sign_in(sl, slug))
     for key in found:
         state = "revoked" if key.revoked_at else "valid"
-        _print(key, as_json, f"{key.key_id}  {key.prefix}  {state:8}{key.label}  {' '.join(key.scopes)}")
+        print_value(key, as_json, f"{key.key_id}  {key.prefix}  {state:8}{key.label}  {' '.join(key.scopes)}")
 
 
 @keys_app.command("mint")
@@ -182,7 +179,7 @@ def mint_key(
         limits = ApiKeyLimits(per_session_micro_usdc=per_session, per_day_micro_usdc=per_day)
         is_limited = limits != ApiKeyLimits()
         minted = sl.keys.mint(_sign_in(sl, slug), label=label, scopes=scope, limits=limits if is_limited else None)
-    _print(minted, as_json, minted.plaintext)
+    print_value(minted, as_json, minted.plaintext)
 
 
 @keys_app.command("revoke")
@@ -190,7 +187,7 @@ def revoke_key(key_id: str, slug: Slug = None, api: Url = None, as_json: AsJson 
     """Revoke a key. It works for 60 more seconds."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         revoked = sl.keys.revoke(_sign_in(sl, slug), key_id)
-    _print(revoked, as_json, f"{revoked.key_id} works until {revoked.grace_period_end}")
+    print_value(revoked, as_json, f"{revoked.key_id} works until {revoked.grace_period_end}")
 
 
 @invitations_app.command("list")
@@ -202,7 +199,7 @@ def list_invitations(api: Url = None, as_json: AsJson = False) -> None:
     for each in found:
         workspace = each.workspace
         text = f"{each.id}  {each.role:6}  {workspace.slug}  paid to {workspace.wallet_address}  by {each.invited_by}"
-        _print(each, as_json, text)
+        print_value(each, as_json, text)
 
 
 @invitations_app.command("accept")
@@ -211,7 +208,7 @@ def accept_invitation(invitation_id: str, api: Url = None, as_json: AsJson = Fal
     with one_line_errors(as_json=as_json), client(api) as sl:
         sl.auth.sign_in(own_wallet())
         joined = sl.auth.accept_invitation(invitation_id)
-    _print(joined, as_json, f"{joined.role} of {joined.slug}")
+    print_value(joined, as_json, f"{joined.role} of {joined.slug}")
 
 
 @invitations_app.command("decline")
@@ -220,7 +217,7 @@ def decline_invitation(invitation_id: str, api: Url = None, as_json: AsJson = Fa
     with one_line_errors(as_json=as_json), client(api) as sl:
         sl.auth.sign_in(own_wallet())
         declined = sl.auth.decline_invitation(invitation_id)
-    _print(declined, as_json, f"Declined: {declined.workspace.slug}")
+    print_value(declined, as_json, f"Declined: {declined.workspace.slug}")
 
 
 @app.command(rich_help_panel=PANEL)
@@ -238,82 +235,7 @@ def statement(
         found = sl.workspaces.statement(workspace_id, month)
         if pdf is not None:
             pdf.write_bytes(sl.workspaces.statement_pdf(workspace_id, month))
-    _print(found, as_json, "\n".join(_statement_lines(found)))
-
-
-@app.command(rich_help_panel=PANEL, cls=PlaceCommand)
-def request(
-    lat: float,
-    lng: float,
-    seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 300,
-    instructions: Annotated[str | None, typer.Option(help="Text for the operator.")] = None,
-    max_charge: MaxCharge = None,
-    api: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds.
-
-    If no operator is available, the session is cancelled. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the
-    mandate pays.
-    """
-    from sightline_client.escrow import sign_payment
-
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        quote, payer = sl.quote(lat, lng, seconds=seconds), _payer(sl)
-        terms = None if payer is None else sl.sessions.terms(quote.quote_id, seconds=seconds)
-        session = sl.sessions.create(
-            lat,
-            lng,
-            seconds=seconds,
-            quote_id=quote.quote_id,
-            instructions=instructions,
-            max_hold_micro_usdc=max_charge,
-            payment=None if payer is None or terms is None else sign_payment(terms, payer),
-        )
-        if not as_json:
-            typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
-        try:
-            session = sl.sessions.dispatch(session.id)
-        except BaseException:
-            _withdraw(sl, session.id)
-            raise
-    _print(session, as_json, session.id)
-
-
-def _withdraw(sl: "Sightline", session_id: str) -> None:
-    """End or cancel a session that the command fails to hand over: it would run, and cost, without its consumer.
-
-    Raises:
-        EndNotConfirmedError: The server did not confirm it.
-    """
-    from sightline_client.errors import EndNotConfirmedError, SightlineError
-
-    try:
-        _end(sl, session_id)
-    except SightlineError as error:
-        raise EndNotConfirmedError(session_id, None) from error
-
-
-def _end(sl: "Sightline", session_id: str) -> "Session":
-    """End a session, or cancel it if it has no operator yet. Returns it as it is if it is over."""
-    from sightline_client.errors import InvalidStateError
-
-    session = sl.sessions.get(session_id)
-    if session.state.is_over:
-        return session
-    try:
-        return sl.sessions.cancel(session_id) if session.state == "REQUESTED" else sl.sessions.end(session_id)
-    except InvalidStateError:
-        session = sl.sessions.get(session_id)
-        if not session.state.is_over:  # it did not end in between
-            raise
-        return session
-
-
-def _payer(sl: "Sightline") -> "LocalWallet | None":
-    """Load the wallet that signs a payment, where the server holds it in escrow."""
-    wallet = configured_wallet()
-    return wallet if wallet is not None and sl.config().is_escrow else None
+    print_value(found, as_json, "\n".join(_statement_lines(found)))
 
 
 def _above_0(fps: float) -> float:
@@ -347,8 +269,8 @@ def watch(
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         out.mkdir(parents=True, exist_ok=True)
-        payer = _payer(sl)
-        view = sl.view(lat, lng, seconds=seconds, max_charge=max_charge, operator_wait_s=wait, payer=payer)
+        wallet = paying_wallet(sl)
+        view = sl.view(lat, lng, seconds=seconds, max_charge=max_charge, operator_wait_s=wait, payer=wallet)
         saved, is_stopped = 0, False
         frames = view.frames(fps=fps, width=width, signed=signed or None)
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
@@ -378,7 +300,7 @@ def watch(
     paid = "nothing to pay" if receipt.tx_hash is None else f"paid in {receipt.tx_hash}"
     frames_text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC"
     text = f"Session {receipt.session.id}: {frames_text}, verified, {paid}"
-    _print(said, as_json, text)
+    print_value(said, as_json, text)
     if saved == 0 and not is_stopped:
         if not as_json:
             typer.echo("No frame came: the operator's device sent no video. Try again.", err=True)
@@ -402,35 +324,9 @@ def clip(
         path = out.with_name(out.name + taken.suffix)
         path.write_bytes(taken.video)
     said = {"file": str(path), "seconds": taken.seconds, "frames": taken.frames, "ageMs": taken.age_ms}
-    _print(said, as_json, f"{path}: {taken.seconds:.1f} s, {taken.frames} frames, the last one {taken.age_ms} ms old")
-
-
-@app.command(rich_help_panel=PANEL)
-def extend(
-    session_id: str,
-    seconds: Annotated[int, typer.Argument(min=1, help="Added to the longest duration.")] = 600,
-    max_charge: MaxCharge = None,
-    api: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Give a LIVE session more time. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays."""
-    from sightline_client.escrow import sign_payment
-
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        wallet, payment = configured_wallet(), None
-        if wallet is not None and sl.sessions.get(session_id).hold_tx_hash is not None:
-            payment = sign_payment(sl.sessions.extension_terms(session_id, seconds=seconds), wallet)
-        session = sl.sessions.extend(session_id, seconds, max_hold_micro_usdc=max_charge, payment=payment)
-    text = f"{session.id} ends at {session.expires_at}, and costs at most {session.hold_micro_usdc.usdc} USDC"
-    _print(session, as_json, text)
-
-
-@app.command(rich_help_panel=PANEL)
-def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
-    """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        session = _end(sl, session_id)
-    _print(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")
+    print_value(
+        said, as_json, f"{path}: {taken.seconds:.1f} s, {taken.frames} frames, the last one {taken.age_ms} ms old"
+    )
 
 
 def _http_url(url: str | None) -> str | None:
@@ -475,7 +371,7 @@ def listen(
 def _print_event(event: "Event", as_json: bool) -> None:
     data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
     state = data.get("state", data.get("meterState", data.get("availabilityState", "")))
-    _print({"event": event.name, "data": data}, as_json, f"{event.name:12} {state}")
+    print_value({"event": event.name, "data": data}, as_json, f"{event.name:12} {state}")
 
 
 def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) -> "Callable[[Event, bool], None]":
@@ -485,12 +381,12 @@ def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) ->
 
     key = secret or "whsec_" + base64.b64encode(new_secret()).decode()
     forwarder = Forwarder(sl, url, key)
-    _print({"url": url, "secret": key}, as_json, f"Events go to {url}. They are signed with WEBHOOK_SECRET={key}")
+    print_value({"url": url, "secret": key}, as_json, f"Events go to {url}. They are signed with WEBHOOK_SECRET={key}")
     sys.stdout.flush()
 
     def forward(event: "Event", as_json: bool) -> None:
         for sent in forwarder.forward(event):
-            _print(sent, as_json, f"{sent['status'] or sent['error']}  {sent['type']}  {sent['id']}")
+            print_value(sent, as_json, f"{sent['status'] or sent['error']}  {sent['type']}  {sent['id']}")
 
     return forward
 

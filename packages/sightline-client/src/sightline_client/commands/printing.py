@@ -1,0 +1,25 @@
+"""What commands print: JSON with the fields of the HTTP interface, or text."""
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from sightline_client.models import Model
+
+
+def print_value(value: "Model | dict[str, object]", as_json: bool, text: str) -> None:
+    """Print a value as one line of JSON, or `text`."""
+    if not as_json:
+        typer.echo(text)
+    elif isinstance(value, dict):
+        typer.echo(json.dumps(value))
+    else:
+        typer.echo(value.model_dump_json(by_alias=True))
+
+
+def time_text(at: datetime) -> str:
+    """The form of a time in text: that of JSON, in UTC, without the fraction of the second."""
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

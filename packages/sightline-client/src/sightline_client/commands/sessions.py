@@ -1,0 +1,177 @@
+"""Commands for single sessions: sessions, request, extend, end."""
+
+from collections.abc import Iterator
+from enum import StrEnum, unique
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from sightline_client.commands.access import client, configured_wallet, one_line_errors, paying_wallet
+from sightline_client.commands.options import AsJson, MaxCharge, PlaceCommand, Url
+from sightline_client.commands.printing import print_value, time_text
+
+# Each command imports the client when it runs, so that `--help` is fast.
+if TYPE_CHECKING:
+    from sightline_client import Sightline
+    from sightline_client.models import Session
+
+PANEL: Final = "Watch"
+"""Heading of `sightline --help`."""
+PAGE_MAX: Final = 100
+"""Most sessions that one call lists."""
+ROW: Final = "{:36}  {:9}  {:22}  {:20}  {}"
+
+app = typer.Typer()
+
+
+@unique
+class ListedState(StrEnum):
+    """States by which sessions can be listed."""
+
+    REQUESTED = "REQUESTED"
+    ASSIGNED = "ASSIGNED"
+    LIVE = "LIVE"
+    ENDED = "ENDED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+
+
+@unique
+class SessionView(StrEnum):
+    """Which sessions are listed."""
+
+    CONSUMER = "consumer"
+    OPERATOR = "operator"
+    OPEN = "open"
+
+
+@app.command(rich_help_panel=PANEL)
+def sessions(
+    state: Annotated[list[ListedState] | None, typer.Option(help="Only this state; may be repeated.")] = None,
+    view: Annotated[
+        SessionView | None,
+        typer.Option(
+            help="consumer: those that the workspace requested; operator: those that it films; open: those that it may "
+            "accept. Default: requested and filmed ones."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 20,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions of the key's workspace, newest first. The charge of one that is not over is its cost so far."""
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        listed = sl.sessions.list(view=view, state=state or (), limit=min(limit, PAGE_MAX))
+        found = list(islice(listed, limit))
+    if as_json:
+        for session in found:
+            print_value(session, as_json, "")
+        return
+    for line in _table(found) if found else ["There are no such sessions."]:
+        typer.echo(line)
+
+
+def _table(found: "list[Session]") -> "Iterator[str]":
+    yield ROW.format("id", "state", "place", "created", "charge in USDC")
+    for session in found:
+        place = f"{session.requested_lat}, {session.requested_lng}"
+        charge = session.charged_micro_usdc if session.state.is_over else session.accrued_micro_usdc
+        yield ROW.format(session.id, session.state, place, time_text(session.created_at), charge.usdc)
+
+
+@app.command(rich_help_panel=PANEL, cls=PlaceCommand)
+def request(
+    lat: float,
+    lng: float,
+    seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 300,
+    instructions: Annotated[str | None, typer.Option(help="Text for the operator.")] = None,
+    max_charge: MaxCharge = None,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Request a session and have an operator dispatched. It runs until `sightline end ID`, at most --seconds.
+
+    If no operator is available, the session is cancelled. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the
+    mandate pays.
+    """
+    from sightline_client.escrow import sign_payment
+
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        quote, wallet = sl.quote(lat, lng, seconds=seconds), paying_wallet(sl)
+        terms = None if wallet is None else sl.sessions.terms(quote.quote_id, seconds=seconds)
+        session = sl.sessions.create(
+            lat,
+            lng,
+            seconds=seconds,
+            quote_id=quote.quote_id,
+            instructions=instructions,
+            max_hold_micro_usdc=max_charge,
+            payment=None if wallet is None or terms is None else sign_payment(terms, wallet),
+        )
+        if not as_json:
+            typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
+        try:
+            session = sl.sessions.dispatch(session.id)
+        except BaseException:
+            _withdraw(sl, session.id)
+            raise
+    print_value(session, as_json, session.id)
+
+
+def _withdraw(sl: "Sightline", session_id: str) -> None:
+    """End or cancel a session that the command fails to hand over: it would run, and cost, without its consumer.
+
+    Raises:
+        EndNotConfirmedError: The server did not confirm it.
+    """
+    from sightline_client.errors import EndNotConfirmedError, SightlineError
+
+    try:
+        _end(sl, session_id)
+    except SightlineError as error:
+        raise EndNotConfirmedError(session_id, None) from error
+
+
+def _end(sl: "Sightline", session_id: str) -> "Session":
+    """End a session, or cancel it if it has no operator yet. Returns it as it is if it is over."""
+    from sightline_client.errors import InvalidStateError
+
+    session = sl.sessions.get(session_id)
+    if session.state.is_over:
+        return session
+    try:
+        return sl.sessions.cancel(session_id) if session.state == "REQUESTED" else sl.sessions.end(session_id)
+    except InvalidStateError:
+        session = sl.sessions.get(session_id)
+        if not session.state.is_over:  # it did not end in between
+            raise
+        return session
+
+
+@app.command(rich_help_panel=PANEL)
+def extend(
+    session_id: str,
+    seconds: Annotated[int, typer.Argument(min=1, help="Added to the longest duration.")] = 600,
+    max_charge: MaxCharge = None,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a LIVE session more time. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays."""
+    from sightline_client.escrow import sign_payment
+
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        wallet, payment = configured_wallet(), None
+        if wallet is not None and sl.sessions.get(session_id).hold_tx_hash is not None:
+            payment = sign_payment(sl.sessions.extension_terms(session_id, seconds=seconds), wallet)
+        session = sl.sessions.extend(session_id, seconds, max_hold_micro_usdc=max_charge, payment=payment)
+    text = f"{session.id} ends at {session.expires_at}, and costs at most {session.hold_micro_usdc.usdc} USDC"
+    print_value(session, as_json, text)
+
+
+@app.command(rich_help_panel=PANEL)
+def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
+    """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        session = _end(sl, session_id)
+    print_value(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")

@@ -1,0 +1,75 @@
+"""`sightline sessions`: what the HTTP interface lists, as a table or as JSON lines."""
+
+import json
+
+from sightline_client.commands.sessions import PAGE_MAX, ListedState
+from sightline_client.models import SessionState
+from tests.client.commands.program import sightline
+from tests.http.world import BERLIN, Party, World, data_of, open_world
+
+
+async def request(world: World, consumer: Party) -> str:
+    """Request a session, later than the one before."""
+    world.clock.advance(1)
+    return str(data_of(await consumer.key.post("/api/v1/sessions", BERLIN | {"maxDurationSeconds": 60}))["id"])
+
+
+async def test_json_is_what_the_http_interface_lists_one_session_a_line() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        ids = [await request(world, consumer) for _ in range(3)]
+        listed = data_of(await consumer.key.get("/api/v1/sessions"))["items"]
+        everything = await sightline(world, consumer, "sessions", "--json")
+        newest = await sightline(world, consumer, "sessions", "--json", "--limit", "2")
+    assert [json.loads(line) for line in everything.stdout.splitlines()] == listed
+    assert [json.loads(line)["id"] for line in newest.stdout.splitlines()] == [ids[2], ids[1]]
+
+
+async def test_the_table_has_id_state_place_time_and_charge_newest_first() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        older, newer = [await request(world, consumer) for _ in range(2)]
+        data_of(await consumer.key.delete(f"/api/v1/sessions/{older}"))
+        created = data_of(await consumer.key.get(f"/api/v1/sessions/{newer}"))["createdAt"]
+        done = await sightline(world, consumer, "sessions")
+    title, first, second = done.stdout.splitlines()
+    assert title.split() == ["id", "state", "place", "created", "charge", "in", "USDC"]
+    assert first.split() == [newer, "REQUESTED", "52.52,", "13.405", f"{created[:19]}Z", "0"]
+    assert second.split()[:2] == [older, "CANCELLED"]
+    assert title.index("created") == first.index(created[:19]) == second.index(created[:10])
+
+
+async def test_state_and_view_choose_which_sessions_are_listed_and_none_is_one_sentence() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        waiting, filmed = [await request(world, consumer) for _ in range(2)]
+        data_of(await operator.key.post(f"/api/v1/sessions/{filmed}/accept", {"operatorWorkspaceId": operator.id}))
+        chosen = {
+            "--state REQUESTED": (consumer, [waiting]),
+            "--state REQUESTED --state ASSIGNED": (consumer, [filmed, waiting]),
+            "--view consumer": (consumer, [filmed, waiting]),
+            "--view operator": (operator, [filmed]),
+            "--view open": (operator, [waiting]),
+            "--view operator --state LIVE": (operator, []),
+        }
+        for words, (party, ids) in chosen.items():
+            said = await sightline(world, party, "sessions", "--json", *words.split())
+            assert [json.loads(line)["id"] for line in said.stdout.splitlines()] == ids, words
+        none = await sightline(world, operator, "sessions", "--state", "LIVE")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "There are no such sessions.\n", "")
+
+
+async def test_more_sessions_than_one_call_lists_are_listed_by_several() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        ids = []
+        for _ in range(PAGE_MAX + 1):
+            ids.append(await request(world, consumer))
+            data_of(await consumer.key.delete(f"/api/v1/sessions/{ids[-1]}"))
+        said = await sightline(world, consumer, "sessions", "--json", "--limit", "1000")
+    assert [json.loads(line)["id"] for line in said.stdout.splitlines()] == ids[::-1]
+
+
+def test_sessions_of_every_state_can_be_listed() -> None:
+    assert {state.value for state in ListedState} == {state.value for state in SessionState}
