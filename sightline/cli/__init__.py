@@ -11,7 +11,7 @@ from sightline.cli import admin, chain, street_map
 from sightline.cli.options import DEVELOP, HOST, ConfigFile, DataDir, load, settings_of
 from sightline_client.commands import application
 from sightline_client.commands.access import one_line_errors
-from sightline_client.commands.options import AsJson
+from sightline_client.commands.options import AsJson, lat_option, lng_option
 
 app = typer.Typer()
 app.add_typer(admin.app, name="admin", rich_help_panel=HOST)
@@ -22,13 +22,18 @@ app.add_typer(street_map.app, name="map", rich_help_panel=HOST)
 @app.command(rich_help_panel=HOST)
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 chooses a free one.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Port to listen on; 0 chooses a free one.")
+    ] = None,
     internal_port: Annotated[
-        int | None, typer.Option(help="Port of the internal listener (metrics, readiness); 0 chooses a free one.")
+        int | None,
+        typer.Option(
+            min=0, max=65_535, help="Port of the internal listener (metrics, readiness); 0 chooses a free one."
+        ),
     ] = None,
     data_dir: DataDir = None,
     workers: Annotated[
-        int | None, typer.Option(help="Server processes on this machine; each uses about one processor.")
+        int | None, typer.Option(min=1, help="Server processes on this machine; each uses about one processor.")
     ] = None,
     tls: Annotated[
         str | None, typer.Option(help="auto: TLS for phones on the same network, by an own authority at /ca.crt.")
@@ -81,9 +86,17 @@ def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
     open_console().print(table)
 
 
+def _address(text: str) -> str:
+    from eth_utils.address import is_address
+
+    if not is_address(text):
+        raise typer.BadParameter(f"{text} is not the address of a wallet: 0x and 40 hex digits.")
+    return text
+
+
 @app.command(rich_help_panel=DEVELOP)
 def faucet(
-    address: Annotated[str, typer.Argument(help="Wallet address.")],
+    address: Annotated[str, typer.Argument(callback=_address, help="Wallet address.")],
     micro_usdc: Annotated[int, typer.Argument(min=1, help="Amount in micro-USDC.")],
     as_json: AsJson = False,
     data_dir: DataDir = None,
@@ -254,10 +267,11 @@ def demo(
 @app.command(rich_help_panel=DEVELOP)
 def dev(
     port: Annotated[
-        int, typer.Option(envvar="SIGHTLINE_PORT", help="Port of the server; 0 chooses a free one.")
+        int,
+        typer.Option(min=0, max=65_535, envvar="SIGHTLINE_PORT", help="Port of the server; 0 chooses a free one."),
     ] = 8080,
-    lat: Annotated[float, typer.Option(min=-90, max=90, help="Latitude at which the device films.")] = 52.520008,
-    lng: Annotated[float, typer.Option(min=-180, max=180, help="Longitude at which the device films.")] = 13.404954,
+    lat: Annotated[float, lat_option("Latitude at which the device films.")] = 52.520008,
+    lng: Annotated[float, lng_option("Longitude at which the device films.")] = 13.404954,
     data_dir: Annotated[
         Path | None, typer.Option(help="Directory for data and logs; default: a temporary one, deleted at the end.")
     ] = None,

@@ -127,7 +127,7 @@ def _servers_of(settings: Settings, node: str | None) -> dict[str, str]:
 def _fail(error: NotRunningError | InvalidIdError, *, as_json: bool) -> int:
     code = error.code if isinstance(error, NotRunningError) and error.code else type(error).__name__
     print_error(str(error), code=code, as_json=as_json)
-    return 1
+    return 2 if isinstance(error, InvalidIdError) else 1
 
 
 def print_json(value: object) -> None:

@@ -51,14 +51,14 @@ def asked(tmp_path: Path) -> Iterator[tuple[Settings, list[str]]]:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_write_off_sends_nothing_for_what_is_no_id(asked: tuple[Settings, list[str]], name: str) -> None:
     settings, calls = asked
-    assert write_off_settlement(settings, name, "lost") == 1
+    assert write_off_settlement(settings, name, "lost") == 2
     assert calls == []
 
 
 @pytest.mark.parametrize("name", ["session", *(f"session/{each}" for each in HOSTILE), "../session/a"])
 def test_revive_sends_nothing_for_what_is_no_actor(asked: tuple[Settings, list[str]], name: str) -> None:
     settings, calls = asked
-    assert revive_actor(settings, name, node=None) == 1
+    assert revive_actor(settings, name, node=None) == 2
     assert calls == []
 
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import pytest
@@ -38,6 +38,7 @@ from sightline_client.commands.access import KEY_SCOPES, SCOPES
 from sightline_client.wallet import LocalWallet
 
 KEY = "svc_test_000000_" + "A" * 43
+SESSION_ID = "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50"
 
 
 @pytest.fixture
@@ -81,9 +82,6 @@ def test_a_command_refuses_what_is_no_key_before_it_is_sent(silent_url: str) -> 
 @pytest.mark.parametrize("key", [KEY, KEY.replace("_test_", "_live_")])
 def test_a_key_of_each_environment_is_accepted(key: str) -> None:
     assert Sightline(key=key).transport.headers == {"authorization": f"Bearer {key}"}
-
-
-SESSION_ID = "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), "60"])
@@ -233,33 +231,76 @@ def test_a_width_below_1_is_refused_before_the_session_is_bought(width: int) -> 
         view.frames(width=width)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "watch 1 2 --count 0",
-        "watch 1 2 --count -3",
-        "watch 1 2 --fps 0",
-        "watch 1 2 --fps nan",
-        "watch 1 2 --seconds 0",
-        "watch 1 2 --width 0",
-        "watch 1 2 --max-charge abc",
-        "request 1 2 --seconds 0",
-        "quote 1 2 --seconds 0",
-        "extend 1 0",
-        "request 1 2 --max-charge -1",
-        "signup --role FOO",
-        "keys mint a --scope sessions:read --per-day much",
-        "receipt 1 --deployment 0x12",
-        "listen --forward-to nope",
-    ],
+WRONG_VALUES: Final = (
+    ("watch 1 2 --count 0", "--count"),
+    ("watch 1 2 --count -3", "--count"),
+    ("watch 1 2 --fps 0", "--fps"),
+    ("watch 1 2 --fps nan", "--fps"),
+    ("watch 1 2 --seconds 0", "--seconds"),
+    ("watch 1 2 --width 0", "--width"),
+    ("watch 1 2 --max-charge abc", "abc is not an amount"),
+    ("watch 91 2", "'91' is not a latitude: a number from -90 to 90."),
+    ("watch 1 -180.1", "'-180.1' is not a longitude: a number from -180 to 180."),
+    ("watch nan 2", "'nan' is not a latitude"),
+    ("watch 1 2 --api localhost", "'localhost' is not the URL of a server"),
+    ("request 1 2 --seconds 0", "--seconds"),
+    ("request 1 2 --max-charge -1", "--max-charge"),
+    ("request here 2", "'here' is not a latitude"),
+    ("quote 1 2 --seconds 0", "--seconds"),
+    ("quote 1 inf", "'inf' is not a longitude"),
+    (f"extend {SESSION_ID} 0", "'seconds'"),
+    ("extend 123 60", "'123' is not the id of a session"),
+    ("end 123", "'123' is not the id of a session"),
+    ("clip ../wallet", "'../wallet' is not the id of a session"),
+    (f"clip {SESSION_ID} --seconds 31", "--seconds"),
+    ("receipt 123", "'123' is not the id of a session"),
+    (f"receipt {SESSION_ID} --deployment 0x12", "--deployment"),
+    (f"receipt {SESSION_ID} --deployment 1,0x12,0x34", "--deployment"),
+    (f"receipt {SESSION_ID} --rpc-url nope", "--rpc-url"),
+    ("listen 123", "'123' is not the id of a session"),
+    ("listen --forward-to nope", "--forward-to"),
+    ("listen --forward-to http://127.0.0.1:9 --secret whsec_nope!", "is whsec_ and base64 text"),
+    ("sessions --state OVER", "--state"),
+    ("sessions --view all", "--view"),
+    ("sessions --limit 0", "--limit"),
+    ("statement 2026-13", "2026-13 is not a month"),
+    ("statement May", "May is not a month"),
+    ("approve much", "much is not an amount"),
+    ("signup --role FOO", "--role"),
+    ("keys mint a --scope sessions:read --per-day much", "--per-day"),
+    ("keys revoke 123", "'123' is not the id of a key"),
+    ("invitations accept 123", "'123' is not the id of an invitation"),
+    ("invitations decline 123", "'123' is not the id of an invitation"),
 )
-def test_a_wrong_option_is_refused_as_a_wrong_command_line_before_anything_is_bought(words: str) -> None:
-    env = {"SIGHTLINE_URL": "http://127.0.0.1:9", "SIGHTLINE_API_KEY": KEY}
+
+
+@pytest.mark.parametrize(("words", "named"), WRONG_VALUES)
+def test_a_wrong_value_is_refused_as_a_wrong_command_line_before_anything_is_sent(words: str, named: str) -> None:
+    env = {"SIGHTLINE_URL": "http://127.0.0.1:9", "SIGHTLINE_API_KEY": KEY, "SIGHTLINE_WALLET_KEY": "0x" + "11" * 32}
     done = CliRunner().invoke(application(), [*words.split(), "--json"], env=env)
     assert (done.exit_code, done.stdout) == (2, "")
     said = json.loads(done.stderr)
     assert said["code"] == "UsageError"
-    assert words.split()[-2] in said["message"]
+    assert named in said["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("device --lat 91 --lng 2", "'91' is not a latitude"),
+        ("device --gps gpsd://host:port", "gpsd://host:port is not a receiver"),
+        ("device --gps udp://host", "udp://host is not a receiver"),
+        (f"claim {__file__} --rpc-url http://127.0.0.1:9", "is not a statement of a meter"),
+        (f"reclaim {__file__} --rpc-url nope", "--rpc-url"),
+        ("device --lat 1 --lng 2 --decline-beyond -1", "--decline-beyond"),
+        ("publish clip.mp4 --whip http://127.0.0.1:9/whip --seconds -1", "--seconds"),
+    ],
+)
+def test_a_wrong_value_of_a_command_without_json_is_refused_as_a_wrong_command_line(words: str, named: str) -> None:
+    env = {"SIGHTLINE_URL": "http://127.0.0.1:9", "SIGHTLINE_API_KEY": KEY, "COLUMNS": "200"}
+    done = CliRunner().invoke(application(), words.split(), env=env)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert named in " ".join(done.stderr.replace("│", " ").split()), "the frame of the message may break it"
 
 
 def test_frames_into_a_place_that_is_no_directory_are_refused_in_one_line_before_anything_is_bought(

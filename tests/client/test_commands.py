@@ -267,13 +267,14 @@ def test_the_wallet_says_what_its_limits_leave_for_a_session(dev: dict[str, Any]
 
 
 def test_an_error_under_json_is_the_error_of_the_http_interface(dev: dict[str, Any]) -> None:
-    said = json.loads(sightline(dev, "end", "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50", "--json", code=1))
+    unknown = "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50"
+    said = json.loads(sightline(dev, "end", unknown, "--json", code=1))
     assert (said["statusCode"], said["code"]) == (404, "SESSION_NOT_FOUND")
     assert said["requestId"]
     said = json.loads(sightline(dev, "request", "1", "2", "--max-charge", "cheap", "--json", code=2))
     assert said["code"] == "UsageError"
     assert "cheap is not an amount of USDC" in said["message"]
-    said = json.loads(sightline(dev, "end", "any", "--json", code=1, SIGHTLINE_URL="localhost"))
+    said = json.loads(sightline(dev, "end", unknown, "--json", code=1, SIGHTLINE_URL="localhost"))
     assert said["code"] == "InvalidArgumentError"
 
 
@@ -358,9 +359,7 @@ def test_the_commands_read_server_and_key_from_a_file(dev: dict[str, Any], tmp_p
         (("keys", "list"), {"SIGHTLINE_CONFIG": "/nowhere.toml"}, "Cannot read /nowhere.toml"),
         (("actors", "--data-dir", "/nowhere"), {}, "Start one with `sightline serve`"),
         (("device", "--lat", "1", "--lng", "2"), {"SIGHTLINE_API_KEY": ""}, "signup --role SUPPLIER"),
-        (("end", "123"), {}, "id in the path is not a UUID"),
         (("end", "00000000-0000-4000-8000-000000000000"), {}, "Check the id"),
-        (("faucet", "0x12", "5"), {}, "0x12 is not the address of a wallet"),
         (
             ("faucet", "0x" + "11" * 20, "5", "--data-dir", "/nowhere"),
             {},

@@ -86,6 +86,6 @@ async def ids_of_commands(target: Target) -> str:
     ]
     for each in tries:
         done = await run_cli({}, *each, "--data-dir", data)
-        assert done.returncode == 1, each
+        assert done.returncode == 2, each
         assert b"is not an id" in done.stderr, (each, done.stderr[-200:])
     return f"{len(tries)} refused, nothing sent"

@@ -19,6 +19,19 @@ SCOPES: Final = {
     "SUPPLIER": ["sessions:operate", "sessions:read", "wallet:read"],
 }
 """Scopes of an API key, by the role of its workspace."""
+_NO_VALUE: Final = frozenset(
+    {
+        "clip:off",
+        "clip:signed",
+        "frame:signed",
+        "session:consent",
+        "session:rate",
+        "wallet:permit",
+        "workspaceNotSelected",
+    }
+)
+"""Details of INVALID_INPUT that are about the server, the wallet or the sign-in. Others are about a value that was
+given."""
 KEY_SCOPES: Final = (
     "sessions:read",
     "sessions:create",
@@ -32,7 +45,10 @@ KEY_SCOPES: Final = (
 
 @contextmanager
 def one_line_errors(*, as_json: bool = False) -> Iterator[None]:
-    """Print an error of the client, or of a file, as one line of text or JSON on stderr, and exit with 1."""
+    """Print an error of the client, or of a file, as one line of text or JSON on stderr, and exit with 1.
+
+    The exit code is 2, as for a wrong command line, if the server cannot take a value.
+    """
     from sightline_client.errors import SightlineError
 
     try:
@@ -41,7 +57,13 @@ def one_line_errors(*, as_json: bool = False) -> Iterator[None]:
     except (SightlineError, ValueError, OSError) as error:
         text = " ".join((_file_error(error) if isinstance(error, OSError) else str(error)).split())
         typer.echo(json.dumps(_body(error, text)) if as_json else text, err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(2 if _is_about_a_value(error) else 1) from None
+
+
+def _is_about_a_value(error: Exception) -> bool:
+    from sightline_client.errors import InvalidInputError
+
+    return isinstance(error, InvalidInputError) and error.detail not in _NO_VALUE
 
 
 def _file_error(error: OSError) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from sightline_client.commands.access import client, one_line_errors, own_wallet
-from sightline_client.commands.options import AsJson, Url
+from sightline_client.commands.options import AsJson, Url, amount, http_url
 from sightline_client.commands.printing import print_value
 
 PANEL: Final = "Escrow"
@@ -16,12 +16,17 @@ app = typer.Typer()
 _File = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="Statement, as `sightline device --statements` keeps it.")
 ]
-_Rpc = Annotated[str, typer.Option(help="JSON-RPC URL of a node of the chain.")]
+_Rpc = Annotated[str, typer.Option(callback=http_url, help="JSON-RPC URL of a node of the chain.")]
 
 
 @app.command(rich_help_panel=PANEL)
 def approve(
-    amount: Annotated[str, typer.Argument(help="USDC that sessions may be held from, such as 20; 0 takes it back.")],
+    usdc: Annotated[
+        int,
+        typer.Argument(
+            parser=amount, metavar="USDC", help="What sessions may be held from, such as 20; 0 takes it back."
+        ),
+    ],
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -30,10 +35,8 @@ def approve(
     The wallet signs a permit (EIP-2612), and the service sends it and pays for it. Mandates and payments of kind
     consent are held from the allowance.
     """
-    from sightline_client import usdc
-
     with one_line_errors(as_json=as_json), client(api) as sl:
-        relayed = sl.wallet.approve(usdc(amount), own_wallet())
+        relayed = sl.wallet.approve(usdc, own_wallet())
     text = f"{relayed.owner} allows {relayed.spender} to take {relayed.value.usdc} USDC: {relayed.tx_hash}"
     print_value(relayed, as_json, text)
 
@@ -62,7 +65,12 @@ def _send(call: str, file: Path, rpc_url: str) -> None:
         from sightline_client import Chain
         from sightline_client.models import Statement
 
-        found = Statement.model_validate_json(file.read_text(encoding="utf-8"))
+        try:
+            found = Statement.model_validate_json(file.read_bytes())
+        except ValueError:
+            raise typer.BadParameter(
+                f"{file} is not a statement of a meter. Pass a file that `sightline device --statements` wrote."
+            ) from None
         chain = Chain(rpc_url)
         answered = int(chain.call("eth_chainId"), 16)
         if answered != found.chain_id:

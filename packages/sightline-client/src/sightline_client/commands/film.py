@@ -1,5 +1,6 @@
 """Commands of an operator: publish, device, fleet."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -7,7 +8,7 @@ import typer
 
 from sightline_client.commands.access import client, one_line_errors, own_wallet
 from sightline_client.commands.client_settings import load_client_settings
-from sightline_client.commands.options import Url
+from sightline_client.commands.options import Url, lat_option, lng_option
 
 PANEL: Final = "Film"
 """Heading of `sightline --help`."""
@@ -26,7 +27,9 @@ def publish(
             show_envvar=True,
         ),
     ],
-    seconds: Annotated[float | None, typer.Option(help="Stop after this many seconds; default: at Ctrl-C.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Stop after this many seconds; default: at Ctrl-C.")
+    ] = None,
 ) -> None:
     """Publish a video file in a loop, or a camera, by WHIP without transcoding."""
     with one_line_errors():
@@ -35,11 +38,19 @@ def publish(
     raise typer.Exit(publish_source(source, whip, seconds))
 
 
+def _receiver(gps: str | None) -> str | None:
+    if gps is not None and "://" in gps and re.fullmatch(r"gpsd://[^:/]+(:\d{1,5})?", gps, re.ASCII) is None:
+        raise typer.BadParameter(
+            f"{gps} is not a receiver. Write gpsd://HOST, gpsd://HOST:PORT or the path of a device."
+        )
+    return gps
+
+
 @app.command(rich_help_panel=PANEL)
 def device(
     api: Url = None,
-    lat: Annotated[float | None, typer.Option(min=-90, max=90, help="Latitude of a fixed device.")] = None,
-    lng: Annotated[float | None, typer.Option(min=-180, max=180, help="Longitude of a fixed device.")] = None,
+    lat: Annotated[float | None, lat_option("Latitude of a fixed device.")] = None,
+    lng: Annotated[float | None, lng_option("Longitude of a fixed device.")] = None,
     source: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +60,10 @@ def device(
         ),
     ] = None,
     gps: Annotated[
-        str | None, typer.Option(help="Position of a moving device: gpsd://HOST[:PORT], or a serial device with NMEA.")
+        str | None,
+        typer.Option(
+            callback=_receiver, help="Position of a moving device: gpsd://HOST[:PORT], or a serial device with NMEA."
+        ),
     ] = None,
     statements: Annotated[
         Path | None,

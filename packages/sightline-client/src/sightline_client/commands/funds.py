@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sightline_client.commands.access import client, one_line_errors
-from sightline_client.commands.options import AsJson, PlaceCommand, Url
+from sightline_client.commands.options import AsJson, Lat, Lng, PlaceCommand, Url
 from sightline_client.commands.printing import print_value
 
 # The commands import the client when they run, so that `--help` is fast.
@@ -21,8 +21,8 @@ app = typer.Typer()
 
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def quote(
-    lat: float,
-    lng: float,
+    lat: Lat,
+    lng: Lng,
     seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 300,
     api: Url = None,
     as_json: AsJson = False,

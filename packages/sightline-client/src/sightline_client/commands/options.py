@@ -1,20 +1,95 @@
 """Options that many commands have."""
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, cast, final
+from uuid import UUID
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; lists have one object a line.")]
-Url = Annotated[str | None, typer.Option("--api", help="URL of the server; default: SIGHTLINE_URL.")]
 
 
-def _amount(text: str) -> int:
+def _server_url(text: str) -> str:
+    from sightline_client.wire import server_url  # not at the top, so that `--help` is fast
+
+    try:
+        return server_url(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Url = Annotated[
+    str | None,
+    typer.Option("--api", parser=_server_url, metavar="URL", help="URL of the server; default: SIGHTLINE_URL."),
+]
+
+
+def http_url(text: str | None) -> str | None:
+    """Refuse an option that is no URL of HTTP.
+
+    Raises:
+        typer.BadParameter: It is none.
+    """
+    if text is not None and not text.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"{text} is not a URL. Write it with http:// and the host: http://127.0.0.1:4242.")
+    return text
+
+
+def id_argument(kind: str, explained: str | None = None) -> Any:
+    """An argument with the id of a session, or of another kind."""
+
+    def parse(text: str) -> str:
+        try:
+            return str(UUID(text))
+        except ValueError:
+            raise typer.BadParameter(f"{text[:80]!r} is not the id of {kind}. Pass it as it was printed.") from None
+
+    return typer.Argument(parser=parse, help=explained)
+
+
+SessionId = Annotated[str, id_argument("a session", "Id of a session, as `sightline sessions` lists it.")]
+
+
+def _coordinate(name: str, limit: int) -> Callable[[object], float]:
+    def parse(value: object) -> float:  # also of the default, which is a number
+        try:
+            degrees = float(str(value))
+        except ValueError:
+            degrees = math.nan
+        if not -limit <= degrees <= limit:
+            raise typer.BadParameter(f"{str(value).strip()!r} is not a {name}: a number from -{limit} to {limit}.")
+        return degrees
+
+    return parse
+
+
+_latitude, _longitude = _coordinate("latitude", 90), _coordinate("longitude", 180)
+Lat = Annotated[float, typer.Argument(parser=_latitude, help="Latitude of the place in degrees.")]
+Lng = Annotated[float, typer.Argument(parser=_longitude, help="Longitude of the place in degrees.")]
+
+
+def lat_option(explained: str) -> Any:
+    """An option with a latitude."""
+    return typer.Option(parser=_latitude, metavar="DEGREES", help=explained)
+
+
+def lng_option(explained: str) -> Any:
+    """An option with a longitude."""
+    return typer.Option(parser=_longitude, metavar="DEGREES", help=explained)
+
+
+def amount(text: str) -> int:
+    """Read an amount in USDC as micro-USDC.
+
+    Raises:
+        typer.BadParameter: It is none.
+    """
     from sightline_client import usdc  # not at the top, so that `--help` is fast
 
     try:
@@ -25,7 +100,7 @@ def _amount(text: str) -> int:
 
 def usdc_option(explained: str) -> Any:
     """An option with an amount in USDC, such as 0.50; its value is in micro-USDC."""
-    return typer.Option(parser=_amount, metavar="USDC", help=explained)
+    return typer.Option(parser=amount, metavar="USDC", help=explained)
 
 
 MaxCharge = Annotated[int | None, usdc_option("Highest charge; more is refused.")]

@@ -1,12 +1,13 @@
 """The command `sightline receipt`."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sightline_client.commands.access import client, one_line_errors
-from sightline_client.commands.options import AsJson, Url
+from sightline_client.commands.options import AsJson, SessionId, Url, http_url
 from sightline_client.commands.printing import print_value
 
 # The command imports the client when it runs, so that `--help` is fast.
@@ -37,15 +38,15 @@ def _deployment(text: str | None) -> "TrustedDeployment | None":
 
     if text is None:
         return None
-    chain_id, *addresses = text.split(",")
-    if not chain_id.isdecimal() or len(addresses) != 2:
+    if re.fullmatch(r"\d+(,0x[0-9a-fA-F]{40}){2}", text, re.ASCII) is None:
         raise typer.BadParameter("Write CHAIN_ID,SETTLEMENT_ADDRESS,USDC_ADDRESS.", param_hint="--deployment")
+    chain_id, *addresses = text.split(",")
     return TrustedDeployment(int(chain_id), *addresses)
 
 
 @app.command(rich_help_panel=PANEL)
 def receipt(
-    session_id: str,
+    session_id: SessionId,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until the payment is confirmed.")] = 120.0,
     deployment: Annotated[
         str | None,
@@ -54,7 +55,9 @@ def receipt(
             help="Chain and contracts that must have paid; default: what the server says of itself.",
         ),
     ] = None,
-    rpc_url: Annotated[str | None, typer.Option(help="Node of the chain; default: that of the server.")] = None,
+    rpc_url: Annotated[
+        str | None, typer.Option(callback=http_url, help="Node of the chain; default: that of the server.")
+    ] = None,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sightline_client.commands.access import client, configured_wallet, one_line_errors, paying_wallet
-from sightline_client.commands.options import AsJson, MaxCharge, PlaceCommand, Url
+from sightline_client.commands.options import AsJson, Lat, Lng, MaxCharge, PlaceCommand, SessionId, Url
 from sightline_client.commands.printing import print_value, time_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
@@ -82,8 +82,8 @@ def _table(found: "list[Session]") -> "Iterator[str]":
 
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def request(
-    lat: float,
-    lng: float,
+    lat: Lat,
+    lng: Lng,
     seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 300,
     instructions: Annotated[str | None, typer.Option(help="Text for the operator.")] = None,
     max_charge: MaxCharge = None,
@@ -151,7 +151,7 @@ def _end(sl: "Sightline", session_id: str) -> "Session":
 
 @app.command(rich_help_panel=PANEL)
 def extend(
-    session_id: str,
+    session_id: SessionId,
     seconds: Annotated[int, typer.Argument(min=1, help="Added to the longest duration.")] = 600,
     max_charge: MaxCharge = None,
     api: Url = None,
@@ -170,7 +170,7 @@ def extend(
 
 
 @app.command(rich_help_panel=PANEL)
-def end(session_id: str, api: Url = None, as_json: AsJson = False) -> None:
+def end(session_id: SessionId, api: Url = None, as_json: AsJson = False) -> None:
     """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         session = _end(sl, session_id)

@@ -1,6 +1,7 @@
 """Commands of a consumer: signup, login, keys, invitations, statement, watch, clip, listen, verify."""
 
 import base64
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,18 @@ from sightline_client.commands.access import (
     own_wallet,
     paying_wallet,
 )
-from sightline_client.commands.options import AsJson, MaxCharge, PlaceCommand, Url, usdc_option
+from sightline_client.commands.options import (
+    AsJson,
+    Lat,
+    Lng,
+    MaxCharge,
+    PlaceCommand,
+    SessionId,
+    Url,
+    http_url,
+    id_argument,
+    usdc_option,
+)
 from sightline_client.commands.printing import print_value
 
 # Each command imports the client when it runs, so that `--help` is fast.
@@ -49,6 +61,7 @@ class Role(StrEnum):
     SUPPLIER = "SUPPLIER"
 
 
+_InvitationId = Annotated[str, id_argument("an invitation")]
 Slug = Annotated[str | None, typer.Option("--workspace", help="Slug of the workspace; default: the wallet's only one.")]
 
 
@@ -183,7 +196,9 @@ def mint_key(
 
 
 @keys_app.command("revoke")
-def revoke_key(key_id: str, slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
+def revoke_key(
+    key_id: Annotated[str, id_argument("a key")], slug: Slug = None, api: Url = None, as_json: AsJson = False
+) -> None:
     """Revoke a key. It works for 60 more seconds."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         revoked = sl.keys.revoke(_sign_in(sl, slug), key_id)
@@ -203,7 +218,7 @@ def list_invitations(api: Url = None, as_json: AsJson = False) -> None:
 
 
 @invitations_app.command("accept")
-def accept_invitation(invitation_id: str, api: Url = None, as_json: AsJson = False) -> None:
+def accept_invitation(invitation_id: _InvitationId, api: Url = None, as_json: AsJson = False) -> None:
     """Become a member of the workspace."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         sl.auth.sign_in(own_wallet())
@@ -212,7 +227,7 @@ def accept_invitation(invitation_id: str, api: Url = None, as_json: AsJson = Fal
 
 
 @invitations_app.command("decline")
-def decline_invitation(invitation_id: str, api: Url = None, as_json: AsJson = False) -> None:
+def decline_invitation(invitation_id: _InvitationId, api: Url = None, as_json: AsJson = False) -> None:
     """Decline an invitation. Its workspace cannot invite this wallet again for 24 hours."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         sl.auth.sign_in(own_wallet())
@@ -220,9 +235,15 @@ def decline_invitation(invitation_id: str, api: Url = None, as_json: AsJson = Fa
     print_value(declined, as_json, f"Declined: {declined.workspace.slug}")
 
 
+def _month(text: str) -> str:
+    if re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text, re.ASCII) is None:
+        raise typer.BadParameter(f"{text} is not a month. Write it as YYYY-MM, such as 2026-11.")
+    return text
+
+
 @app.command(rich_help_panel=PANEL)
 def statement(
-    month: Annotated[str, typer.Argument(help="YYYY-MM, in UTC.")],
+    month: Annotated[str, typer.Argument(callback=_month, help="YYYY-MM, in UTC.")],
     pdf: Annotated[Path | None, typer.Option(help="Write the statement, with its invoice, to this file too.")] = None,
     api: Url = None,
     as_json: AsJson = False,
@@ -246,8 +267,8 @@ def _above_0(fps: float) -> float:
 
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def watch(
-    lat: float,
-    lng: float,
+    lat: Lat,
+    lng: Lng,
     seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 60,
     max_charge: MaxCharge = None,
     fps: Annotated[float, typer.Option(callback=_above_0, help="Frames a second.")] = 1.0,
@@ -309,8 +330,8 @@ def watch(
 
 @app.command(rich_help_panel=PANEL)
 def clip(
-    session_id: str,
-    seconds: Annotated[int, typer.Option(help="The last seconds, 1 to 30.")] = 10,
+    session_id: SessionId,
+    seconds: Annotated[int, typer.Option(min=1, max=30, help="The last seconds.")] = 10,
     out: Annotated[Path, typer.Option(help="File without its suffix, which is .mp4, or .webm for VP8.")] = Path("clip"),
     signed: Annotated[
         bool, typer.Option("--signed", help="Save it with content credentials, for `sightline verify`.")
@@ -329,22 +350,30 @@ def clip(
     )
 
 
-def _http_url(url: str | None) -> str | None:
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise typer.BadParameter(f"{url} is not a URL. Write it with http:// and the host: http://127.0.0.1:4242/hook.")
-    return url
+def _secret(text: str | None) -> str | None:
+    from sightline_client.webhooks import signed_headers
+
+    try:
+        signed_headers("id", b"", text or "")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return text
 
 
 @app.command(rich_help_panel=PANEL)
 def listen(
-    session_id: Annotated[str | None, typer.Argument(help="A session; default: the key's workspace.")] = None,
+    session_id: Annotated[str | None, id_argument("a session", "A session; default: the key's workspace.")] = None,
     forward_to: Annotated[
         str | None,
-        typer.Option(callback=_http_url, help="URL of a local program that gets the events as signed webhooks."),
+        typer.Option(callback=http_url, help="URL of a local program that gets the events as signed webhooks."),
     ] = None,
     secret: Annotated[
         str | None,
-        typer.Option(envvar="WEBHOOK_SECRET", help="whsec_... to sign with; default: a new one, which is printed."),
+        typer.Option(
+            callback=_secret,
+            envvar="WEBHOOK_SECRET",
+            help="whsec_... to sign with; default: a new one, which is printed.",
+        ),
     ] = None,
     api: Url = None,
     as_json: AsJson = False,

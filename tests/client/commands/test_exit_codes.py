@@ -1,0 +1,28 @@
+"""The exit code of a command that the server refuses: 2 if the value cannot be taken, 1 for any other reason."""
+
+import json
+
+import pytest
+
+from tests.client.commands.program import sightline
+from tests.http.world import open_world
+
+UNKNOWN = "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50"
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "code", "detail"),
+    [
+        ("quote 1 2 --seconds 999999", 2, "INVALID_INPUT", "pricing:durationSeconds"),
+        ("request 1 2 --seconds 999999", 2, "INVALID_INPUT", "pricing:durationSeconds"),
+        (f"end {UNKNOWN}", 1, "SESSION_NOT_FOUND", None),
+        ("request 1 2", 1, "UNAVAILABLE", "dispatch:noOperator"),
+    ],
+)
+async def test_a_value_that_the_server_cannot_take_exits_with_2_and_another_refusal_with_1(
+    words: str, exit_code: int, code: str, detail: str | None
+) -> None:
+    async with open_world() as world:
+        done = await sightline(world, await world.party("CONSUMER"), *words.split(), "--json")
+    said = json.loads(done.stderr.splitlines()[-1])
+    assert (done.returncode, said["code"], said.get("detail")) == (exit_code, code, detail)
