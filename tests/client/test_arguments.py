@@ -22,6 +22,7 @@ from sightline_client import (
     AsyncSightline,
     ClientClosedError,
     InvalidArgumentError,
+    InvalidInputError,
     InvalidStateError,
     MaxChargeError,
     NotAuthorizedError,
@@ -35,6 +36,9 @@ from sightline_client import (
 )
 from sightline_client.commands import application
 from sightline_client.commands.access import KEY_SCOPES, SCOPES
+from sightline_client.escrow import sign_payment
+from sightline_client.models import ExtensionTerms
+from sightline_client.money import MicroUsdc
 from sightline_client.wallet import LocalWallet
 
 KEY = "svc_test_000000_" + "A" * 43
@@ -200,6 +204,54 @@ async def test_an_account_of_eth_account_is_refused_before_a_call_and_the_wallet
     with refused:
         sl.view(1, 2, payer=account)
     assert LocalWallet(account).address == account.address
+
+
+OWNER, OTHER = LocalWallet.from_key("0x" + "11" * 32), LocalWallet.from_key("0x" + "22" * 32)
+
+
+async def test_a_wallet_of_another_account_than_the_key_is_named_before_it_signs() -> None:
+    asked: list[str] = []
+    offer = {
+        "owner": OWNER.address.lower(), "spender": "0x2", "value": "1", "nonce": "0", "deadline": 1, "typedData": {},
+    }  # fmt: skip
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.method)
+        return httpx2.Response(200, json={"data": offer}, request=request)
+
+    terms = ExtensionTerms(
+        session_id=SESSION_ID, payer=OWNER.address, seconds=60, extra_amount_micro_usdc=MicroUsdc(1), open_by=1,
+        authorization={}, consent={},
+    )  # fmt: skip
+    refused = pytest.raises(
+        InvalidArgumentError, match=rf"{OTHER.address} is not that of .*(?i:{OWNER.address})\..* one"
+    )
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        sl = AsyncSightline("http://127.0.0.1:9", KEY, http=http, retry=NO_RETRY)
+        with refused:
+            await sl.wallet.approve(1, OTHER)
+    assert asked == ["GET"]
+    with refused:
+        sign_payment(terms, OTHER)
+
+
+@pytest.mark.parametrize("key", ["0x" + "11" * 32 + "\n", f" {'11' * 32}\r\n"])
+def test_whitespace_around_the_key_of_a_wallet_is_left_out(key: str) -> None:
+    assert LocalWallet.from_key(key).address == OWNER.address
+
+
+@pytest.mark.parametrize("key", ["0x" + "11" * 31, f"'{'11' * 32}'", "11" * 32 + "\n" + "11" * 32, ""])
+def test_what_is_no_key_of_a_wallet_is_refused_with_its_length_and_not_shown(key: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"has {len(key)} characters.*SIGHTLINE_WALLET_KEY") as caught:
+        LocalWallet.from_key(key)
+    assert "1111" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_refusal_is_explained_by_its_own_reason_and_not_by_the_text_of_its_code() -> None:
+    body = {"code": "INVALID_INPUT", "message": "Invalid request payload", "detail": "clip:off", "hint": "No clips"}
+    assert str(InvalidInputError(400, body)) == "400 INVALID_INPUT (clip:off): No clips. Fetch frames instead."
+    unexplained = {"code": "INVALID_INPUT", "message": "Invalid request payload", "detail": "body:json"}
+    assert "Invalid request payload. Correct the field" in str(InvalidInputError(400, unexplained))
 
 
 async def test_a_call_of_a_closed_client_says_so() -> None:

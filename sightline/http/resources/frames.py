@@ -76,7 +76,7 @@ _NO_CLIP: Final = {
     ClipMissingReason.OFF: Refusal(
         Code.INVALID_INPUT,
         "clip:off",
-        "This server keeps no video for clips; its operator can set SIGHTLINE_VIDEO_CLIP_SECONDS",
+        "This server keeps no video for clips; its host can set SIGHTLINE_VIDEO_CLIP_SECONDS",
     ),
     ClipMissingReason.NOT_RECEIVED: Refusal(Code.FRAME_NOT_AVAILABLE, "clip:notReceived", retry_after_s=1),
     ClipMissingReason.STALE: Refusal(Code.FRAME_NOT_AVAILABLE, "clip:stale", retry_after_s=1),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from sightline.ports.video import ClipMissing, ClipMissingReason
 from tests.client.commands.program import sightline
 from tests.http.world import open_world
 
@@ -26,3 +27,15 @@ async def test_a_value_that_the_server_cannot_take_exits_with_2_and_another_refu
         done = await sightline(world, await world.party("CONSUMER"), *words.split(), "--json")
     said = json.loads(done.stderr.splitlines()[-1])
     assert (done.returncode, said["code"], said.get("detail")) == (exit_code, code, detail)
+
+
+async def test_a_server_that_keeps_no_clips_is_named_as_the_reason_and_the_command_line_is_not_wrong() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        world.video.keep(session_id, ClipMissing(reason=ClipMissingReason.OFF))
+        done = await sightline(world, consumer, "clip", session_id)
+    assert done.returncode == 1
+    assert "This server keeps no video for clips" in done.stderr
+    assert "Invalid request" not in done.stderr
+    assert "Correct the field" not in done.stderr

@@ -45,6 +45,8 @@ NEXT_STEPS: Mapping[str, str] = {
     "pricing:quoteExpired": NEW_QUOTE,
     "auth:credential": "Check key= or SIGHTLINE_API_KEY: this server does not know it; `sightline login` mints a key.",
     "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
+    "clip:off": "Fetch frames instead.",
+    "clip:signed": "Ask for the clip without signed.",
     "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
 }
 """Next step of a detail, where that of its class does not fit."""
@@ -87,7 +89,7 @@ class ApiError(SightlineError):
         after = headers.get("retry-after", "")
         self.retry_after_s = int(after) if after.isascii() and after.isdigit() else None
         where = f" ({self.detail})" if self.detail else ""
-        said = " ".join(_sentence(each) for each in (self.message, self.hint) if each)
+        said = _sentence(self.hint or self.message)  # the message is that of all refusals with this code
         super().__init__(f"{status} {self.code}{where}: {said} {self._step()}".rstrip())
 
     def _step(self) -> str:

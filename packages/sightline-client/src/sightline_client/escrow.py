@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from sightline_client.keccak import keccak256
 from sightline_client.models import ChainConfig, ExtensionTerms, SessionTerms
 from sightline_client.runtime import new_key
-from sightline_client.signers import require_wallet
+from sightline_client.signers import require_wallet, require_wallet_of
 
 Payment: TypeAlias = Mapping[str, Any]
 """The `payment` of a new session or of an extension."""
@@ -39,8 +39,11 @@ def sign_payment(terms: SessionTerms | ExtensionTerms, wallet: TypedDataSigner) 
 
     Args:
         terms: From `sl.sessions.terms(...)` or `sl.sessions.extension_terms(...)`.
+
+    Raises:
+        InvalidArgumentError: The wallet is not the payer of the terms.
     """
-    require_wallet(wallet)
+    require_wallet_of(wallet, terms.payer)
     signature = wallet.sign_typed_data(terms.authorization)
     return {"kind": "authorization", "openBy": terms.open_by, "signature": signature}
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final, Self, final
 
-from sightline_client.errors import MissingExtraError
+from sightline_client.errors import InvalidArgumentError, MissingExtraError
 
 try:
     from eth_account import Account
@@ -29,14 +29,18 @@ class LocalWallet:
 
     @classmethod
     def from_key(cls, private_key: str) -> Self:
-        """Load a private key, as hex with or without the prefix 0x.
+        """Load a private key, as hex with or without the prefix 0x. Whitespace around it, as of a file, is left out.
 
         Raises:
-            ValueError: The text is not 64 hex digits.
+            InvalidArgumentError: The text is not 64 hex digits. The message does not show it.
         """
-        if not KEY.fullmatch(private_key):
-            raise ValueError("A private key of a wallet is 64 hex digits, with or without 0x.")
-        return cls(Account.from_key(private_key))
+        key = private_key.strip()
+        if not KEY.fullmatch(key):
+            raise InvalidArgumentError(
+                f"The private key of the wallet is not one: it has {len(key)} characters, and a key is 64 hex digits, "
+                "with or without 0x. Check SIGHTLINE_WALLET_KEY, or what is passed."
+            )
+        return cls(Account.from_key(key))
 
     def __repr__(self) -> str:
         return f"LocalWallet({self.address})"

@@ -62,7 +62,7 @@ from sightline_client.models import (
 )
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.runtime import async_sleep, monotonic_s
-from sightline_client.signers import require_wallet
+from sightline_client.signers import require_wallet, require_wallet_of
 from sightline_client.wire import given, segment, session_seconds, wire_limits
 
 SIGN_IN_ATTEMPTS = 3
@@ -708,10 +708,12 @@ class AsyncWallets:
         Raises:
             NotFoundError: The server has no escrow, or its token no permit: use `Chain.approve`.
             RateLimitedError: The service has paid enough gas for this wallet in 24 hours.
+            InvalidArgumentError: The wallet is not that of the workspace.
         """
         require_whole_micro_usdc("value", value)
         require_wallet(wallet)
         offer = await self.permit(value)
+        require_wallet_of(wallet, offer.owner)
         return await self.relay_permit(offer, wallet.sign_typed_data(offer.typed_data))
 
     async def events_page(

@@ -35,7 +35,7 @@ def approve(
     The wallet signs a permit (EIP-2612), and the service sends it and pays for it. Mandates and payments of kind
     consent are held from the allowance.
     """
-    with one_line_errors(as_json=as_json), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         relayed = sl.wallet.approve(usdc, own_wallet())
     text = f"{relayed.owner} allows {relayed.spender} to take {relayed.value.usdc} USDC: {relayed.tx_hash}"
     print_value(relayed, as_json, text)
