@@ -224,13 +224,16 @@ def say_ready(url: str, internal_url: str, data_dir: Path) -> None:
 
 def summary(url: str, internal_url: str, data_dir: Path) -> str:
     """Frame the addresses of a server that accepts calls."""
-    from sightline.http.links import other_devices_hint  # its imports are loaded when a server is ready
+    # What these import is loaded when a server is ready.
+    from sightline.http.console.manual import is_manual_built
+    from sightline.http.links import other_devices_hint
 
     is_here = other_devices_hint(url) is not None
     lines = [
         f"Sightline runs. Open {url}/",
         "",
-        f"API and manual  {url}/docs  {url}/manual/",
+        f"API             {url}/docs",
+        *([f"Manual          {url}/manual/"] if is_manual_built() else []),
         f"Operations      {internal_url}/ops (token: sightline admin token)",
         f"Data            {data_dir}",
         *(["Other devices   cannot open these: start with --tls auto, or see SIGHTLINE_PUBLIC_URL"] if is_here else []),

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from sightline.cli.local import (
     exports,
     own_command,
 )
+from sightline.http.console.manual import is_manual_built
 from sightline.http.links import other_devices_hint
 from sightline_client import AsyncSightline
 from sightline_client.commands.signals import stop_like_ctrl_c
@@ -82,15 +84,21 @@ async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool
             "logFile": str(local.log_path),
         }
         async with local.device(operator, place):
-            text = _text(said, exports(local.url, consumer, operator))
+            text = ready_text(said, exports(local.url, consumer, operator), has_manual=is_manual_built())
             sys.stdout.write(json.dumps(said) + "\n" if as_json else text)
             sys.stdout.flush()
             await server.wait()
     raise LocalServerError("The server has stopped.", local.log_path)
 
 
-def _text(said: dict[str, object], lines: str) -> str:
+def ready_text(said: Mapping[str, object], lines: str, *, has_manual: bool) -> str:
+    """Say what runs, and what to open and to run.
+
+    Args:
+        lines: For a shell, with the server's address and the keys.
+    """
     key = said["consumerKey"]
+    manual = f"Manual: {said['url']}/manual/\n" if has_manual else ""
     return f"""Sightline runs at {said["url"]}. The key is that of a funded consumer.
 An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it. Data: {said["dataDir"]} Log: {said["logFile"]}
 
@@ -99,6 +107,5 @@ An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it. Data: {said["da
 Console, signed in with the consumer's wallet: {said["consoleUrl"]}
 API reference: {said["url"]}/docs
 Claude Code: claude mcp add --transport http sightline {said["url"]}/mcp --header "Authorization: Bearer {key}"
-Manual: {said["url"]}/manual/
-{other_devices_hint(str(said["url"])) or ""}
+{manual}{other_devices_hint(str(said["url"])) or ""}
 """

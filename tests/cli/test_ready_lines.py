@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from sightline.bootstrap.process import say_ready
+from sightline.cli.dev import ready_text
+from sightline.http.console.manual import is_manual_built
 from tests.cli.terminal import read_all
 
 URL, INTERNAL = "http://127.0.0.1:8080", "http://127.0.0.1:8081"
@@ -33,4 +35,17 @@ def test_a_person_at_a_terminal_sees_what_to_open_and_whether_other_devices_can(
     assert len({len(line) for line in framed}) == 1, "a frame"
     assert f"Open {url}/" in framed[1]
     assert f"{INTERNAL}/ops" in said
+    assert (f"{url}/manual/" in said) == is_manual_built()
     assert ("Other devices" in said) == is_here
+
+
+def test_dev_names_the_manual_only_where_it_is_built(tmp_path: Path) -> None:
+    folder = tmp_path / "manual"
+    assert not is_manual_built(folder)
+    folder.mkdir()
+    assert not is_manual_built(folder)
+    (folder / "index.html.gz").touch()
+    assert is_manual_built(folder)
+    said = dict.fromkeys(("consumerKey", "lat", "lng", "dataDir", "logFile", "consoleUrl"), "") | {"url": URL}
+    assert f"Manual: {URL}/manual/\n" in ready_text(said, "", has_manual=True)
+    assert "anual" not in ready_text(said, "", has_manual=False)

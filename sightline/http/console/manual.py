@@ -23,6 +23,12 @@ NOT_BUILT: Final = (
 )
 
 
+def is_manual_built(folder: Traversable | None = None) -> bool:
+    """Whether this installation has the manual. `folder`: of the built files; default: that of the package."""
+    found = package_folder("manual") if folder is None else folder
+    return found.is_dir() and next(iter(found.iterdir()), None) is not None
+
+
 @final
 class ManualResources:
     """GET /manual/ and its files."""

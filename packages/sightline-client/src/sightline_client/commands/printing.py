@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from sightline_client import Receipt
     from sightline_client.models import Model
 
 
@@ -23,3 +24,12 @@ def print_value(value: "Model | dict[str, object]", as_json: bool, text: str) ->
 def time_text(at: datetime) -> str:
     """The form of a time in text: that of JSON, in UTC, without the fraction of the second."""
     return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def payment_text(receipt: "Receipt", *, is_escrow: bool) -> str:
+    """Say what the transaction of a settled receipt did. Without a charge, in escrow, it returned the hold."""
+    if receipt.charged > 0:
+        return f"paid in {receipt.tx_hash}"
+    if receipt.tx_hash is None:
+        return "nothing to pay"
+    return f"nothing to pay, {'hold returned' if is_escrow else 'recorded'} in {receipt.tx_hash}"

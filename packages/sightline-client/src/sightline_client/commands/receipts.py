@@ -8,11 +8,10 @@ import typer
 
 from sightline_client.commands.access import client, one_line_errors
 from sightline_client.commands.options import AsJson, SessionId, Url, http_url
-from sightline_client.commands.printing import print_value
+from sightline_client.commands.printing import payment_text, print_value
 
 # The command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
-    from sightline_client import Receipt
     from sightline_client.verification import TrustedDeployment
 
 PANEL: Final = "Watch"
@@ -77,11 +76,12 @@ def receipt(
         "settlementTxHash": found.tx_hash,
         "checks": {name: skipped.get(name, "passed") for name in TITLES},
     }
-    print_value(said, as_json, "\n".join(_lines(found, skipped)))
+    paid = payment_text(found, is_escrow=config.is_escrow)
+    lines = [f"{found.seconds} s, {found.charged.usdc} USDC, {paid}", *_check_lines(skipped)]
+    print_value(said, as_json, "\n".join(lines))
 
 
-def _lines(found: "Receipt", skipped: Mapping[str, str]) -> Iterator[str]:
-    yield f"{found.seconds} s, {found.charged.usdc} USDC, paid in {found.tx_hash or 'no transaction'}"
+def _check_lines(skipped: Mapping[str, str]) -> Iterator[str]:
     for name, title in TITLES.items():
         why = skipped.get(name)
         yield f"  checked      {title}" if why is None else f"  not checked  {title}: {SKIPPED[why]}"

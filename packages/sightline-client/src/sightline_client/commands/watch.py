@@ -32,7 +32,7 @@ from sightline_client.commands.options import (
     id_argument,
     usdc_option,
 )
-from sightline_client.commands.printing import print_value
+from sightline_client.commands.printing import payment_text, print_value
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -133,8 +133,9 @@ def signup(
 
 
 def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "LocalWallet | None") -> str:
+    pays = "what it films is paid to" if "SUPPLIER" in workspace.roles else "its views are paid by"
     lines = [
-        f"# Workspace {workspace.slug} ({workspace.id}); what it films is paid to {workspace.wallet_address}",
+        f"# Workspace {workspace.slug} ({workspace.id}); {pays} {workspace.wallet_address}",
         f"export SIGHTLINE_URL={url}",
         f"export SIGHTLINE_API_KEY={minted.plaintext}",
     ]
@@ -318,9 +319,8 @@ def watch(
         "chargedMicroUsdc": str(receipt.charged),
         "settlementTxHash": receipt.tx_hash,
     }
-    paid = "nothing to pay" if receipt.tx_hash is None else f"paid in {receipt.tx_hash}"
     frames_text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC"
-    text = f"Session {receipt.session.id}: {frames_text}, verified, {paid}"
+    text = f"Session {receipt.session.id}: {frames_text}, verified, {payment_text(receipt, is_escrow=config.is_escrow)}"
     print_value(said, as_json, text)
     if saved == 0 and not is_stopped:
         if not as_json:
