@@ -118,7 +118,7 @@ def test_a_float_is_named_as_the_reason_why_it_is_no_amount() -> None:
 
 
 def test_a_price_above_the_limit_is_given_in_usdc() -> None:
-    assert "0.071280 USDC (71280 micro-USDC), above max_charge 0.000100 USDC" in str(MaxChargeError(71_280, 100, 0))
+    assert "0.07128 USDC, above max_charge 0.0001 USDC. " in str(MaxChargeError(71_280, 100, 0))
 
 
 @pytest.mark.parametrize("path", ["/api/v1", "/console/", "/sightline/mcp"])
@@ -301,6 +301,8 @@ WRONG_VALUES: Final = (
     ("quote 1 2 --seconds 0", "--seconds"),
     ("quote 1 inf", "'inf' is not a longitude"),
     (f"extend {SESSION_ID} 0", "'seconds'"),
+    (f"extend {SESSION_ID} --seconds 0", "--seconds"),
+    (f"extend {SESSION_ID} 60 --seconds 60", "given twice"),
     ("extend 123 60", "'123' is not the id of a session"),
     ("end 123", "'123' is not the id of a session"),
     ("clip ../wallet", "'../wallet' is not the id of a session"),

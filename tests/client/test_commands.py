@@ -463,7 +463,7 @@ def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any])
             place = (str(dev["lat"]), str(dev["lng"]))
             session = json.loads(sightline(dev, "request", *place, "--json"))
             seen = [got() for _ in wanted[:3]]
-            longer = json.loads(sightline(dev, "extend", session["id"], "60", "--json"))
+            longer = json.loads(sightline(dev, "extend", session["id"], "--seconds", "60", "--json"))
             assert longer["maxDurationSeconds"] == session["maxDurationSeconds"] + 60
             while seen[-1]["type"] != "session.extended":
                 seen.append(got())

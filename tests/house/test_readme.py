@@ -36,9 +36,9 @@ async def run_readme(server: Server, directory: Path) -> None:
     operator = await a_tenant(server.url, "SUPPLIER", "camera")
     device = device_process(server.url, operator.key, directory / "device.log")
     try:
-        await until_logged(directory / "device.log", "is OFFLINE")
+        await until_logged(directory / "device.log", '"availability": "OFFLINE"')
         await go_online(server.url, operator)
-        await until_logged(directory / "device.log", "is ONLINE")
+        await until_logged(directory / "device.log", '"availability": "ONLINE"')
         (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
         env = os.environ | {"SIGHTLINE_URL": server.url, "SIGHTLINE_API_KEY": consumer.key}
         program = [sys.executable, "-c", code]

@@ -19,7 +19,7 @@ DEAF = POLITE.replace("echo stopped > stopped; exit 0", "")
 
 async def publish_until_it_began() -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run._publish, "rtsp://camera/1", "https://live.example/whip/x")
+        tasks.start_soon(run._publish, "session", "rtsp://camera/1", "https://live.example/whip/x")
         began = await anyio.Path("began").read_text()  # a FIFO: waits for the publisher
         assert began == "rtsp://camera/1 https://live.example/whip/x\n"
         tasks.cancel_scope.cancel()

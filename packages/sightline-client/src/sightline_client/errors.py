@@ -249,7 +249,7 @@ class MaxChargeError(SightlineError):
     def __init__(self, price: int, max_charge: int, affordable_s: int) -> None:
         self.affordable_s = affordable_s
         remedy = f"Request at most {affordable_s} s, or raise max_charge." if affordable_s else "Raise max_charge."
-        shown = [f"{Decimal(amount).scaleb(-6):f} USDC ({amount} micro-USDC)" for amount in (price, max_charge)]
+        shown = [f"{Decimal(amount) / 1_000_000} USDC" for amount in (price, max_charge)]
         super().__init__(f"The price is {shown[0]}, above max_charge {shown[1]}. {remedy}")
 
 

@@ -69,6 +69,7 @@ def device(
         Path | None,
         typer.Option(help="Directory for the meter's signed statements of sessions in escrow; see `sightline claim`."),
     ] = None,
+    online: Annotated[bool, typer.Option("--online", help="Also set the workspace ONLINE.")] = False,
     decline_beyond: Annotated[
         float | None,
         typer.Option(min=0, help="Decline sessions of places farther away than this many metres; default: none."),
@@ -77,6 +78,7 @@ def device(
     """Act as an operator's device: send heartbeats, start assigned sessions, publish video without transcoding.
 
     Give --lat and --lng, or --gps. The API key is that of SIGHTLINE_API_KEY or of the settings file.
+    The log is on stderr, one JSON line per event.
     """
     import anyio
 
@@ -111,6 +113,7 @@ def device(
         gps=gps,
         statements=statements,
         decline_beyond_m=decline_beyond,
+        is_online=online,
     )
     with one_line_errors():
         raise typer.Exit(anyio.run(run_device, options))

@@ -152,7 +152,10 @@ def _end(sl: "Sightline", session_id: str) -> "Session":
 @app.command(rich_help_panel=PANEL)
 def extend(
     session_id: SessionId,
-    seconds: Annotated[int, typer.Argument(min=1, help="Added to the longest duration.")] = 600,
+    seconds: Annotated[
+        int | None, typer.Argument(min=1, help="Added to the longest duration; default: 600.", show_default=False)
+    ] = None,
+    seconds_option: Annotated[int | None, typer.Option("--seconds", min=1, help="The same as an option.")] = None,
     max_charge: MaxCharge = None,
     api: Url = None,
     as_json: AsJson = False,
@@ -160,12 +163,16 @@ def extend(
     """Give a LIVE session more time. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays."""
     from sightline_client.escrow import sign_payment
 
+    if seconds is not None and seconds_option is not None:
+        raise typer.BadParameter(f"The seconds are given twice. Leave out {seconds} or --seconds {seconds_option}.")
+    more = seconds or seconds_option or 600
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         wallet, payment = configured_wallet(), None
         if wallet is not None and sl.sessions.get(session_id).hold_tx_hash is not None:
-            payment = sign_payment(sl.sessions.extension_terms(session_id, seconds=seconds), wallet)
-        session = sl.sessions.extend(session_id, seconds, max_hold_micro_usdc=max_charge, payment=payment)
-    text = f"{session.id} ends at {session.expires_at}, and costs at most {session.hold_micro_usdc.usdc} USDC"
+            payment = sign_payment(sl.sessions.extension_terms(session_id, seconds=more), wallet)
+        session = sl.sessions.extend(session_id, more, max_hold_micro_usdc=max_charge, payment=payment)
+    ends = "" if session.expires_at is None else f" ends at {time_text(session.expires_at)}, and"
+    text = f"{session.id}{ends} costs at most {session.hold_micro_usdc.usdc} USDC"
     print_value(session, as_json, text)
 
 

@@ -32,7 +32,7 @@ from sightline_client.commands.options import (
     id_argument,
     usdc_option,
 )
-from sightline_client.commands.printing import payment_text, print_value
+from sightline_client.commands.printing import payment_text, print_value, time_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -203,7 +203,8 @@ def revoke_key(
     """Revoke a key. It works for 60 more seconds."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         revoked = sl.keys.revoke(_sign_in(sl, slug), key_id)
-    print_value(revoked, as_json, f"{revoked.key_id} works until {revoked.grace_period_end}")
+    until = "is revoked" if revoked.grace_period_end is None else f"works until {time_text(revoked.grace_period_end)}"
+    print_value(revoked, as_json, f"{revoked.key_id} {until}")
 
 
 @invitations_app.command("list")

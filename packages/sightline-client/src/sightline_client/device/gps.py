@@ -12,12 +12,12 @@ import anyio
 from anyio.abc import ByteReceiveStream
 from anyio.lowlevel import checkpoint
 
+from sightline_client.device.lines import LINE_BYTES_MAX, lines_of
 from sightline_client.device.log import log_line
 from sightline_client.operator import Position
 
 GPSD_PORT: Final = 2947
 WATCH: Final = b'?WATCH={"enable":true,"json":true};\n'
-LINE_BYTES_MAX: Final = 8_192
 RETRY_S: Final = 2.0
 FIRST_FIX_S: Final = 60.0
 METRES_PER_HDOP: Final = 5.0
@@ -85,13 +85,8 @@ class GpsReceiver:
     async def _lines(self) -> AsyncIterator[bytes]:
         stream = await self._open()
         async with stream:
-            waiting = b""
-            async for chunk in stream:
-                *lines, waiting = (waiting + chunk).split(b"\n")
-                if len(waiting) > LINE_BYTES_MAX:
-                    waiting = b""
-                for line in lines:
-                    yield line.strip()
+            async for line in lines_of(stream):
+                yield line
 
     async def _open(self) -> ByteReceiveStream:
         if not self._source.startswith("gpsd://"):

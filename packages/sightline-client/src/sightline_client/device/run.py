@@ -17,6 +17,7 @@ from anyio.abc import Process
 
 from sightline_client._async.client import AsyncSightline
 from sightline_client.device.gps import GpsReceiver, NoFixError
+from sightline_client.device.lines import lines_of
 from sightline_client.device.log import log_line
 from sightline_client.device.statements import keep_statements
 from sightline_client.errors import ApiError, InvalidResponseError, NotReachedError
@@ -27,6 +28,8 @@ SOURCE_VARIABLE: Final = "SIGHTLINE_SOURCE"
 WHIP_VARIABLE: Final = "SIGHTLINE_WHIP_URL"
 """Tell the publisher its source and where to publish: a command line would show a camera's password, and a URL with
 which anybody can take over the input, to other accounts."""
+PUBLISHES: Final = b"connected"
+"""What a publisher prints when the server takes its video. All else that it prints is a problem."""
 STOP_S: Final = 5.0
 """A publisher that was told to stop is killed after this time. It ends its session at the server before it exits."""
 
@@ -48,6 +51,8 @@ class DeviceOptions:
     """Directory for the meter's signed statements of sessions in escrow; None: they are not kept."""
     decline_beyond_m: float | None = None
     """Decline sessions whose place is farther away than this many metres; None: start every session."""
+    is_online: bool = False
+    """Whether the workspace is set ONLINE first."""
 
 
 async def run_device(options: DeviceOptions) -> int:
@@ -55,17 +60,22 @@ async def run_device(options: DeviceOptions) -> int:
 
     Returns:
         The exit code: 0 after a signal, 1 when the server cannot be reached or refuses the key (one line on stderr).
+
+    Raises:
+        SightlineError: The workspace cannot be set ONLINE.
     """
     async with operator_client(options.api_url, options.api_key) as client:
         if (problem := await _problem(client)) is not None:
             sys.stderr.write(" ".join(problem.split()) + "\n")
             return 1
+        if options.is_online:
+            await _go_online(client)
 
         async def publish(session: Session) -> None:
             async with anyio.create_task_group() as tasks:
                 if options.statements is not None:
                     tasks.start_soon(keep_statements, client, session.id, options.statements)
-                await _publish(options.source, str(session.whip_url))
+                await _publish(session.id, options.source, str(session.whip_url))
                 tasks.cancel_scope.cancel()
 
         receiver = GpsReceiver(options.gps) if options.gps is not None else None
@@ -86,7 +96,7 @@ async def run_device(options: DeviceOptions) -> int:
             position=position,
             publish=publish,
             decline=is_too_far,
-            on_availability=_print_availability,
+            on_availability=_log_availability,
             report=log_line,
         )
         async with anyio.create_task_group() as tasks:
@@ -95,7 +105,7 @@ async def run_device(options: DeviceOptions) -> int:
                 try:
                     await receiver.await_first()
                 except NoFixError as error:
-                    sys.stderr.write(f"{error}. Check --gps.\n")
+                    log_line("position_missing", level="error", error=str(error), advice="Check --gps.")
                     tasks.cancel_scope.cancel()
                     return 1
             tasks.start_soon(operator.run)
@@ -116,20 +126,29 @@ def check_source(source: str) -> int:
     return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, check=False).returncode  # noqa: S603  own command
 
 
-async def _publish(source: str, whip_url: str) -> None:
-    """Run a publisher until it ends. When this is cancelled, it gets SIGTERM, and SIGKILL after STOP_S."""
-    publisher = await anyio.open_process(
-        [sys.executable, "-m", "sightline_client.video.publish"],
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
-        stderr=None,
-        env=os.environ | {SOURCE_VARIABLE: source, WHIP_VARIABLE: whip_url},
-    )
+async def _publish(session_id: str, source: str, whip_url: str) -> None:
+    """Run a publisher until it ends, and log what it prints.
+
+    When this is cancelled, it gets SIGTERM, and SIGKILL after STOP_S.
+    """
+    with anyio.CancelScope(shield=True):  # asyncio kills a process whose pipe it is still opening
+        publisher = await anyio.open_process(
+            [sys.executable, "-m", "sightline_client.video.publish"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {SOURCE_VARIABLE: source, WHIP_VARIABLE: whip_url},
+        )
+    assert publisher.stdout is not None, "it is a pipe"
     try:
+        async for line in lines_of(publisher.stdout):
+            level = "info" if line == PUBLISHES else "warning"
+            log_line("publisher_said", level=level, session_id=session_id, text=line.decode(errors="replace"))
         await publisher.wait()
     finally:
         with anyio.CancelScope(shield=True):
             await _stop(publisher)
+            await publisher.aclose()
 
 
 async def _stop(process: Process) -> None:
@@ -157,13 +176,21 @@ async def _problem(client: AsyncSightline) -> str | None:
     return None
 
 
-def _print_availability(workspace: Workspace) -> None:
-    """Print a line when the workspace gets no sessions, and when it does again."""
+async def _go_online(client: AsyncSightline) -> None:
+    """Set the workspace ONLINE if it is OFFLINE. One that is BUSY has a session, and is ONLINE after it."""
+    workspace = await client.workspaces.get(str((await client.me()).workspace_id))
     if workspace.availability_state == "OFFLINE":
-        sys.stderr.write(
-            f"Workspace {workspace.slug} is OFFLINE: it gets no sessions. Set it ONLINE with "
-            f'PATCH /api/v1/workspaces/{workspace.id} {{"availabilityState": "ONLINE"}}.\n'
+        await client.workspaces.update(workspace.id, availability_state="ONLINE")
+
+
+def _log_availability(workspace: Workspace) -> None:
+    """Log that the workspace gets no sessions, with what to do, and that it does again."""
+    state = str(workspace.availability_state)
+    if state == "OFFLINE":
+        advice = (
+            "It gets no sessions. Set it ONLINE: start the device with --online, or go online on the page Film of the "
+            "console."
         )
+        log_line("availability_changed", level="warning", workspace=workspace.slug, availability=state, advice=advice)
     else:
-        sys.stderr.write(f"Workspace {workspace.slug} is {workspace.availability_state}.\n")
-    sys.stderr.flush()
+        log_line("availability_changed", workspace=workspace.slug, availability=state)

@@ -1,0 +1,83 @@
+"""The log of `sightline device`: JSON lines alone, which say in words what to do."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import trio
+
+from sightline_client.device import run
+from sightline_client.device.lines import LINE_BYTES_MAX, lines_of
+from tests.http.world import Party, World, open_world
+
+
+async def log_until_online_or_offline(world: World, operator: Party, *options: str) -> list[dict[str, Any]]:
+    """Run a device until it has logged the availability of its workspace, and stop it; returns its whole log."""
+    env = os.environ | {"SIGHTLINE_API_KEY": operator.plaintext}
+    line = [sys.executable, "-m", "sightline_client", "device", "--api", world.base_url, "--lat", "1", "--lng", "2"]
+    process = await trio.lowlevel.open_process([*line, *options], stderr=subprocess.PIPE, env=env)
+    assert process.stderr is not None
+    said = b""
+    with trio.fail_after(60):
+        async for chunk in process.stderr:
+            said += chunk
+            if b"availability_changed" in said and process.returncode is None:
+                process.terminate()
+        assert await process.wait() == 0, said
+    return [json.loads(each) for each in said.decode().splitlines()]
+
+
+async def test_a_device_of_an_offline_workspace_says_in_words_how_it_gets_sessions() -> None:
+    async with open_world() as world:
+        log = await log_until_online_or_offline(world, await world.party("SUPPLIER"))
+    (found,) = [entry for entry in log if entry["event"] == "availability_changed"]
+    assert (found["level"], found["availability"]) == ("warning", "OFFLINE")
+    assert "--online" in found["advice"]
+    assert "PATCH" not in found["advice"]
+
+
+async def test_a_device_sets_its_workspace_online_when_it_is_told_to() -> None:
+    async with open_world() as world:
+        operator = await world.party("SUPPLIER")
+        log = await log_until_online_or_offline(world, operator, "--online")
+        shown = (await operator.key.get(operator.path)).json()["data"]
+    (found,) = [entry for entry in log if entry["event"] == "availability_changed"]
+    assert (found["availability"], shown["availabilityState"]) == ("ONLINE", "ONLINE")
+    assert "advice" not in found
+
+
+async def test_what_a_publisher_prints_is_logged_with_its_session(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho connected\necho 'publish: cannot open it; trying again' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    await run._publish("a session", "clip.mp4", "https://live.example/whip/x")
+    log = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(each["event"], each["session_id"], each["level"], each["text"]) for each in log] == [
+        ("publisher_said", "a session", "info", "connected"),
+        ("publisher_said", "a session", "warning", "publish: cannot open it; trying again"),
+    ]
+
+
+async def test_a_line_is_read_whole_however_it_arrives_and_one_without_an_end_is_bounded() -> None:
+    class Chunks:
+        def __init__(self, *chunks: bytes) -> None:
+            self._chunks = iter(chunks)
+
+        def __aiter__(self) -> "Chunks":
+            return self
+
+        async def __anext__(self) -> bytes:
+            await trio.lowlevel.checkpoint()
+            for chunk in self._chunks:
+                return chunk
+            raise StopAsyncIteration
+
+    long = b"x" * LINE_BYTES_MAX
+    stream: Any = Chunks(b"on", b"e\r\ntwo\nth", b"ree\n", long, long, b"\nfour\n", b"five")
+    assert [line async for line in lines_of(stream)] == [b"one", b"two", b"three", b"", b"four", b"five"]
