@@ -298,6 +298,10 @@ WRONG_VALUES: Final = (
     ("request 1 2 --seconds 0", "--seconds"),
     ("request 1 2 --max-charge -1", "--max-charge"),
     ("request here 2", "'here' is not a latitude"),
+    ("request 48,1374 11,5755", "'48,1374' has a comma. Write a decimal point, and a space"),
+    ("request 48,11", "'48,11' has a comma"),
+    ("request 1 11,5755", "'11,5755' has a comma"),
+    ("request 48.1,191.5", "'191.5' is not a longitude"),
     ("quote 1 2 --seconds 0", "--seconds"),
     ("quote 1 inf", "'inf' is not a longitude"),
     (f"extend {SESSION_ID} 0", "'seconds'"),
@@ -342,6 +346,7 @@ def test_a_wrong_value_is_refused_as_a_wrong_command_line_before_anything_is_sen
     ("words", "named"),
     [
         ("device --lat 91 --lng 2", "'91' is not a latitude"),
+        ("device --lat 48,1374 --lng 2", "'48,1374' has a comma"),
         ("device --gps gpsd://host:port", "gpsd://host:port is not a receiver"),
         ("device --gps udp://host", "udp://host is not a receiver"),
         (f"claim {__file__} --rpc-url http://127.0.0.1:9", "is not a statement of a meter"),

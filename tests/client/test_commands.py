@@ -61,6 +61,7 @@ def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), code=1)
     first, last = said.splitlines()
     assert first == "No operator is available at -33.86, 151.2 now. Waiting for one, at most 6 s."
+    assert "No operator was available at -33.86, 151.2 within 6 s." in last
     assert "--wait" in last
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), "--json", code=1)
     assert json.loads(said)["code"] == "NoOperatorError", "under --json stderr has JSON alone"
@@ -69,7 +70,8 @@ def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any
 def test_a_request_that_finds_no_operator_is_cancelled(dev: dict[str, Any]) -> None:
     """No operator may accept it later and film at the cost of a consumer who was told that it failed."""
     said = json.loads(sightline(dev, "request", "-33.86", "151.2", "--json", code=1))
-    assert said["code"] == "UNAVAILABLE"
+    assert said["code"] == "NoOperatorError"
+    assert "No operator was available at -33.86, 151.2 now." in said["message"]
     with Sightline(dev["url"], dev["consumerKey"]) as sl:
         newest = next(iter(sl.sessions.list(limit=1)))
     assert (newest.requested_lat, newest.state) == (-33.86, "CANCELLED")

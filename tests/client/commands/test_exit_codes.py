@@ -17,7 +17,7 @@ UNKNOWN = "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50"
         ("quote 1 2 --seconds 999999", 2, "INVALID_INPUT", "pricing:durationSeconds"),
         ("request 1 2 --seconds 999999", 2, "INVALID_INPUT", "pricing:durationSeconds"),
         (f"end {UNKNOWN}", 1, "SESSION_NOT_FOUND", None),
-        ("request 1 2", 1, "UNAVAILABLE", "dispatch:noOperator"),
+        ("request 1 2", 1, "NoOperatorError", None),
     ],
 )
 async def test_a_value_that_the_server_cannot_take_exits_with_2_and_another_refusal_with_1(

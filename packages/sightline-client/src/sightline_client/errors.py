@@ -256,10 +256,11 @@ class MaxChargeError(SightlineError):
 class NoOperatorError(SightlineError):
     """No operator was available in time. The session was cancelled; nothing was charged."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, lat: float, lng: float, waited_s: float) -> None:
+        when = f"within {waited_s:g} s" if waited_s > 0 else "now"
         super().__init__(
-            f"No operator was available within {seconds:g} s. Choose a place where the quote has available_operators, "
-            "or wait longer (operator_wait_s; --wait on the command line)."
+            f"No operator was available at {lat}, {lng} {when}. Choose a place where the quote has available_operators "
+            "(`sightline quote`), or wait longer (operator_wait_s; `sightline watch --wait`)."
         )
 
 

@@ -181,7 +181,7 @@ class AsyncView:
                 if error.detail != NO_OPERATOR:
                     raise
                 if monotonic_s() + delay_s > deadline_s:
-                    raise NoOperatorError(self._operator_wait_s) from error
+                    raise NoOperatorError(*self._place, self._operator_wait_s) from error
             if not is_said:
                 # A warning, because a program that sets up no logging prints only those.
                 LOG.warning(

@@ -58,12 +58,18 @@ SessionId = Annotated[str, id_argument("a session", "Id of a session, as `sightl
 
 def _coordinate(name: str, limit: int) -> Callable[[object], float]:
     def parse(value: object) -> float:  # also of the default, which is a number
+        text = str(value).strip()
+        if "," in text:
+            raise typer.BadParameter(
+                f"{text!r} has a comma. Write a decimal point, and a space between latitude and longitude, such as "
+                "48.137 11.575."
+            )
         try:
-            degrees = float(str(value))
+            degrees = float(text)
         except ValueError:
             degrees = math.nan
         if not -limit <= degrees <= limit:
-            raise typer.BadParameter(f"{str(value).strip()!r} is not a {name}: a number from -{limit} to {limit}.")
+            raise typer.BadParameter(f"{text!r} is not a {name}: a number from -{limit} to {limit}.")
         return degrees
 
     return parse
@@ -108,15 +114,40 @@ _JSON: Final = "--json"
 _UsageError: Final = cast("type[Exception]", typer.BadParameter.__base__)
 """What the parser raises. Newer versions of typer have it in a private module of theirs, and older ones in click."""
 _NEGATIVE: Final = re.compile(r"-\.?\d\S*", re.ASCII)
+_PAIR: Final = re.compile(r"([+-]?\d+(?:\.\d+)?),(\s*)([+-]?\d+(?:\.\d+)?)", re.ASCII)
+_FIRST_OF_PAIR: Final = re.compile(r"[+-]?\d+(\.\d+)?,", re.ASCII)
 
 
 @final
 class PlaceCommand(TyperCommand):
-    """A command with coordinates as arguments, which may be negative: `-33.86` is no option."""
+    """A command with coordinates as arguments, which may be negative: `-33.86` is no option.
+
+    A pair as maps show it is read too: `48.137, 11.575`, with or without the space. `48,137` may also be one number
+    with a decimal comma, and is refused.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; a number with a space before it is read as a number and not as an option."""
-        return super().parse_args(ctx, [f" {each}" if _NEGATIVE.fullmatch(each) else each for each in args])
+        takes_value = {
+            name
+            for each in cast("list[Any]", self.params)
+            if each.param_type_name == "option" and not each.is_flag
+            for name in each.opts
+        }
+        words: list[str] = []
+        for before, word in zip(["", *args], args, strict=False):
+            words += [word] if before in takes_value else _numbers(word)
+        return super().parse_args(ctx, words)
+
+
+def _numbers(word: str) -> list[str]:
+    """Split a pair of coordinates; other words are kept."""
+    pair = _PAIR.fullmatch(word)
+    if pair is not None and ("." in word or pair[2]):
+        return [f" {pair[1]}", f" {pair[3]}"]
+    if _FIRST_OF_PAIR.fullmatch(word):
+        return [f" {word[:-1]}"]
+    return [f" {word}" if _NEGATIVE.fullmatch(word) else word]
 
 
 @final

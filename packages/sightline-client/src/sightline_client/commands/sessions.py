@@ -95,7 +95,9 @@ def request(
     If no operator is available, the session is cancelled. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the
     mandate pays.
     """
+    from sightline_client.errors import NoOperatorError, UnavailableError
     from sightline_client.escrow import sign_payment
+    from sightline_client.retry import NO_OPERATOR
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         quote, wallet = sl.quote(lat, lng, seconds=seconds), paying_wallet(sl)
@@ -113,8 +115,10 @@ def request(
             typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
         try:
             session = sl.sessions.dispatch(session.id)
-        except BaseException:
+        except BaseException as error:
             _withdraw(sl, session.id)
+            if isinstance(error, UnavailableError) and error.detail == NO_OPERATOR:
+                raise NoOperatorError(lat, lng, 0) from error
             raise
     print_value(session, as_json, session.id)
 
