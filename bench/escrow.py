@@ -62,7 +62,8 @@ class Side:
 
 async def open_side(stack: AsyncExitStack, policy: str) -> Side:
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-escrow-")))
-    server = Server(directory, env={"SIGHTLINE_FUNDS_POLICY": policy})
+    # The sessions of one payer end without a charge.
+    server = Server(directory, env={"SIGHTLINE_FUNDS_POLICY": policy, "SIGHTLINE_UNPAID_OPENS_MAX": "0"})
     stack.callback(server.end)
     await server.start()
     consumer = await a_tenant(server.url, "CONSUMER", "consumer")
