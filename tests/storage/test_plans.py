@@ -12,6 +12,7 @@ from sightline.storage.database.pool import Connection
 from sightline.storage.postgres import heartbeats, identity_sql, session_lists, sessions, workspaces
 from sightline.storage.postgres.commits import id_bounds
 from sightline.storage.postgres.money.ledger import USAGE
+from sightline.storage.postgres.money.settlements import PostgresOutbox
 
 WORKSPACE = "00000000-0000-4000-8000-000000000001"
 NOW_MS = 1_760_000_000_000
@@ -188,4 +189,12 @@ async def test_usage_reads_the_range_of_one_workspace(database: Database, side: 
     await database.run(lambda c: c.execute(FILL_SETTLEMENTS), deadline_ms=30_000)
     plan = await explain(database, USAGE[side], WORKSPACE, NOW_MS - 50_000_000, NOW_MS)
     assert indexes_of(plan) == {f"settlement_by_{side}"}
+    assert scanned_whole(plan) == set()
+
+
+async def test_an_idle_relayer_looks_at_no_settlement_that_is_done(database: Database) -> None:
+    await database.run(lambda c: c.execute(FILL_SETTLEMENTS), deadline_ms=30_000)
+    plan = await explain(database, PostgresOutbox.SQL.has_work, NOW_MS)
+    # Each is an index of what is in flight or waits, and has no row of those that are done.
+    assert indexes_of(plan) <= {"settlement_in_flight", "settlement_due", "settlement_by_payer"}
     assert scanned_whole(plan) == set()
