@@ -56,11 +56,10 @@ def check_parts(data_dir: Path, wanted: Iterable[DataPart]) -> None:
     known = _read_list(data_dir)
     for part in wanted:
         path = data_dir / part.path
-        if path.exists():
-            _check_content(path, part)
-            continue
         existed = _was_there(data_dir, part) if known is None else part.path in known
-        if existed:
+        if path.exists():
+            _check_content(path, part, existed=existed)
+        elif existed:
             raise PartMissingError(
                 f"{path} is missing, which held {part.loss}. Mount its volume or restore it from a backup. "
                 f"To start empty, move the whole directory {data_dir} away"
@@ -101,13 +100,15 @@ def _was_there(data_dir: Path, part: DataPart) -> bool:
     return (data_dir / "server.json").exists() and any((data_dir / trace).exists() for trace in part.traces)
 
 
-def _check_content(path: Path, part: DataPart) -> None:
+def _check_content(path: Path, part: DataPart, *, existed: bool) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         # Earlier versions made the chain's database readable by others.
         with suppress(PermissionError):
             path.chmod(mode & 0o700)
-    if path.stat().st_size == 0 or (part.is_json and not _holds_object(path)):
+    # A first start that was killed may leave the file that SQLite has made and not written yet.
+    is_lost = existed and path.stat().st_size == 0
+    if is_lost or (part.is_json and not _holds_object(path)):
         raise PartMissingError(f"{path} is damaged, which held {part.loss}. Restore it from a backup")
 
 
