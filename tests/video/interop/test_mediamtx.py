@@ -20,7 +20,7 @@ from sightline.video.options import Options
 from sightline_client import Frame as JpegFrame
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
-from tests.video.interop.browser import a_browser
+from tests.video.interop.browser import Page, a_browser
 from tests.video.support.harness import (
     SECRET,
     Recorder,
@@ -205,13 +205,26 @@ async def test_a_publisher_that_died_comes_again_and_frames_go_on() -> None:
             assert newer.sequence > first.sequence
 
 
-@pytest.mark.alone  # at a high load MediaMTX may end the first publication to a path: 400 "terminated"
+async def publish_plainly(page: Page, whip_url: str, codec: str) -> None:
+    """Publish, and again where MediaMTX has ended the first publication to a path, which it does now and then."""
+    for tries_left in (2, 1, 0):
+        try:
+            await page.run(f"publishPlain({whip_url!r}, {codec!r})")
+        except AssertionError as error:
+            if not tries_left or '400 {"error":"terminated"}' not in str(error):
+                raise
+            page.errors.clear()  # the browser logs the 400
+        else:
+            return
+
+
+@pytest.mark.alone  # at a high load this happens to most publications
 @pytest.mark.parametrize("codec", ["video/VP8", "video/H264"])
 async def test_a_browser_with_camera_and_microphone_publishes_to_it(client_script: Path, codec: str) -> None:
     async with adapted() as setup, a_browser(client_script) as (browser, url):
         made = await setup.backend.create_input(a_session_id())
         page = await browser.open(url)
-        await page.run(f"publishPlain({made.whip_url!r}, {codec!r})")
+        await publish_plainly(page, made.whip_url, codec)
         await setup.heard(MediaKind.FRAMES)
         frame = await a_frame(setup.backend, made.ref)
         assert simplejpeg.decode_jpeg(frame.jpeg).std() > 20, "the fake camera's picture, not a flat one"
