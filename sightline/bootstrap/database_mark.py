@@ -126,7 +126,7 @@ class MarkKeeper:
             log.error("database_has_two_primaries", hosts=hosts, advice="stop the former primary")
         newest = _newest_timeline(found)
         used = self._timeline
-        if used == newest:  # one connection may still lead to a host that was passed over
+        if used in (0, newest):  # a connection may still lead to the host that was used before that one
             used = (await self._database.read(read_position)).timeline or 0
         # Of the connections of one pool, those opened since the promotion lead to the promoted host and older ones do
         # not. So what one connection says is not enough: what was the only primary before counts too.

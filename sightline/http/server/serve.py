@@ -111,7 +111,7 @@ class _Server:
         """Of connections that have sent nothing, where they may be passed to another process."""
         self._idle = trio.Event()
         self._opened = trio.Event()
-        """The first connection after a time without any."""
+        """Set when a connection opens while no other one is open."""
 
     async def run(self, shutdown: trio.Event, task_status: trio.TaskStatus[list[Bound]]) -> None:
         self._shared.read_clock()

@@ -194,7 +194,8 @@ async def test_an_extension_that_was_given_up_and_is_mined_all_the_same_does_not
         )
         await stage.database.run(lambda connection: connection.execute(give_up, asking.extending.id))
         if is_extended_again:
-            # Of another amount: one of the same would be taken for it. Its payer has signed for the hold without it.
+            # Another amount, because an extension of the same amount is matched with the one that was mined. The
+            # payer's signature names the hold as it was before that one, so the first try is refused.
             with pytest.raises(RefusedError):
                 await service.escrow.extend_hold(await stage.extending(service, live, 1))
             live = await stage.extending(service, live, 1)

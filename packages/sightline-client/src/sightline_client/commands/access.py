@@ -156,6 +156,6 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
 
 
 def paying_wallet(sl: "Sightline") -> "LocalWallet | None":
-    """Load the wallet that signs a payment, where the server holds it in escrow."""
+    """Load the configured wallet if the server holds payments in escrow, which the wallet signs; else return None."""
     wallet = configured_wallet()
     return wallet if wallet is not None and sl.config().is_escrow else None

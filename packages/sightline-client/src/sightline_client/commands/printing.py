@@ -22,7 +22,7 @@ def print_value(value: "Model | dict[str, object]", as_json: bool, text: str) ->
 
 
 def time_text(at: datetime) -> str:
-    """The form of a time in text: that of JSON, in UTC, without the fraction of the second."""
+    """Format a time in UTC as in JSON, without fractions of a second."""
     return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

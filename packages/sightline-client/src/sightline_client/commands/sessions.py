@@ -124,7 +124,7 @@ def request(
 
 
 def _withdraw(sl: "Sightline", session_id: str) -> None:
-    """End or cancel a session that the command fails to hand over: it would run, and cost, without its consumer.
+    """End or cancel a session after an error of the command: it would run and be charged while nobody watches.
 
     Raises:
         EndNotConfirmedError: The server did not confirm it.
