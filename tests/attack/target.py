@@ -5,7 +5,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import trio
 
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online
+from tests.http.server.certificate import write_certificate
 
 RESPONSE_BYTES_MAX = 65_536
 
@@ -29,6 +30,8 @@ class Target:
     server: Server
     http: httpx.AsyncClient
     tenants: int = 0
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _tls: tuple[Server, str] | None = None
 
     @property
     def url(self) -> str:
@@ -53,6 +56,17 @@ class Target:
             session = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=1_800)
             await seller.post(f"/sessions/{session['id']}/accept", operatorWorkspaceId=operator.workspace_id)
             return await seller.post(f"/sessions/{session['id']}/start")
+
+    async def tls_server(self) -> tuple[Server, str]:
+        """A second server, which speaks HTTP/2 as it has a certificate, and the file of that; it runs until the end."""
+        if self._tls is None:
+            directory = self.server.directory / "tls"
+            directory.mkdir()
+            tls = write_certificate(directory)
+            env = {"SIGHTLINE_TLS_CERT": tls.cert_file, "SIGHTLINE_TLS_KEY": tls.key_file}
+            server = await self._stack.enter_async_context(running(directory, env | {"SIGHTLINE_VIDEO_WORKERS": "1"}))
+            self._tls = server, tls.cert_file
+        return self._tls
 
     async def call(self, method: str, path: str, credential: str = "", body: Any = None, **headers: str) -> Any:
         """A request to the API. `credential` is a key or a Cookie header."""
@@ -146,6 +160,18 @@ async def honest_calls(
 
 
 @asynccontextmanager
+async def running(directory: Path, env: dict[str, str]) -> AsyncIterator[Server]:
+    """Start a server, and stop it at the end; it must end without an error."""
+    server = Server(directory, env=env)
+    try:
+        await server.start()
+        yield server
+        assert await server.stop() == 0
+    finally:
+        server.end()
+
+
+@asynccontextmanager
 async def open_target(directory: Path) -> AsyncIterator[Target]:
     """Start the server, and stop it at the end."""
     # All tenants share one address here, so the budgets of addresses are wide.
@@ -160,11 +186,10 @@ async def open_target(directory: Path) -> AsyncIterator[Target]:
         "SIGHTLINE_FRAME_SIGNING": "request",
         "SIGHTLINE_RATE_BUDGETS": "auth=100/1000,signalling=1000/5000",
     }
-    server = Server(directory, env=limits | {"SIGHTLINE_VIDEO_WORKERS": str(os.cpu_count() or 1)})
-    try:
-        await server.start()
-        async with httpx.AsyncClient(timeout=60) as http:
-            yield Target(server, http)
-        assert await server.stop() == 0
-    finally:
-        server.end()
+    env = limits | {"SIGHTLINE_VIDEO_WORKERS": str(os.cpu_count() or 1)}
+    async with (
+        running(directory, env) as server,
+        httpx.AsyncClient(timeout=60) as http,
+        AsyncExitStack() as stack,
+    ):
+        yield Target(server, http, _stack=stack)

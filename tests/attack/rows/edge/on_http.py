@@ -7,8 +7,7 @@ import httpx
 import trio
 
 from tests.attack.catalogue import Kind, attack
-from tests.attack.target import Target
-from tests.e2e.server import Server
+from tests.attack.target import Target, running
 
 BOTH_LENGTHS = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
 SMUGGLED = (
@@ -143,25 +142,20 @@ async def spoofed_addresses(target: Target) -> str:
         "SIGHTLINE_RATE_LIMITS": "true",
         "SIGHTLINE_VIDEO_WORKERS": "1",
     }
-    server = Server(directory, env=env)
 
-    async def challenges(*said: str) -> int:
+    async def challenges(url: str, *said: str) -> int:
         body = {"walletAddress": "0x" + "1" * 40}
         answered = 0
         for each in said:
             headers = {"x-forwarded-for": each}
-            answer = await target.http.post(f"{server.url}/api/v1/auth/wallet/challenge", json=body, headers=headers)
+            answer = await target.http.post(f"{url}/api/v1/auth/wallet/challenge", json=body, headers=headers)
             assert answer.status_code in (200, 429), answer.text
             answered += answer.status_code == 200
         return answered
 
-    try:
-        await server.start()
-        honest = await challenges(*(f"198.51.100.{number}" for number in range(CLAIMS)))
-        spoofed = await challenges(*(f"6.6.6.{number}, 203.0.113.7" for number in range(CLAIMS)))
-        assert await server.stop() == 0
-    finally:
-        server.end()
+    async with running(directory, env) as server:
+        honest = await challenges(server.url, *(f"198.51.100.{number}" for number in range(CLAIMS)))
+        spoofed = await challenges(server.url, *(f"6.6.6.{number}, 203.0.113.7" for number in range(CLAIMS)))
     assert honest == CLAIMS, f"{honest} of {CLAIMS} honest callers answered"
     assert spoofed <= 21, f"{spoofed} of {CLAIMS} calls of one caller answered"
     return f"{honest} of {CLAIMS} honest callers answered; {spoofed} of {CLAIMS} calls of the one that spoofs"

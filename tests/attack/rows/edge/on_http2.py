@@ -13,7 +13,6 @@ from h2.errors import ErrorCodes
 from tests.attack.catalogue import attack
 from tests.attack.target import Latency, Target, honest_calls
 from tests.e2e.server import Server
-from tests.http.server.certificate import write_certificate
 from tests.http.server.frames import (
     CONTINUATION,
     DATA,
@@ -51,19 +50,10 @@ LARGE = "/openapi.json"
 
 @asynccontextmanager
 async def a_tls_server(target: Target) -> AsyncIterator[tuple[Server, Latency]]:
-    """A server with a certificate, which HTTP/2 needs, and a second client that calls it."""
-    directory = target.server.directory / f"h2-{trio.current_time():.3f}"
-    directory.mkdir()
-    tls = write_certificate(directory)
-    env = {"SIGHTLINE_TLS_CERT": tls.cert_file, "SIGHTLINE_TLS_KEY": tls.key_file, "SIGHTLINE_VIDEO_WORKERS": "1"}
-    server = Server(directory, env=env)
-    try:
-        await server.start()
-        async with honest_calls(f"{server.url}/api/v1/config", ca_file=tls.cert_file) as latency:
-            yield server, latency
-        assert await server.stop() == 0
-    finally:
-        server.end()
+    """The server with a certificate, and a second client that calls it."""
+    server, cert_file = await target.tls_server()
+    async with honest_calls(f"{server.url}/api/v1/config", ca_file=cert_file) as latency:
+        yield server, latency
 
 
 @asynccontextmanager
