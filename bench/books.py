@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +29,7 @@ from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.signer import Signer
 from sightline.chain.watcher.events import bloom_mask
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
+from sightline.domain.value import replace
 from sightline.ports.ledger import ChainIdentity
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.migrate import migrate

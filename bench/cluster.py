@@ -39,6 +39,7 @@ from sightline.cluster.bus.server import EmbeddedNatsOptions, run_embedded_nats
 from sightline.cluster.peers.peers import Peers
 from sightline.cluster.routes import Routes
 from sightline.domain.operator.model import Workspace, WorkspaceRole
+from sightline.domain.value import Value
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 
@@ -284,8 +285,7 @@ async def loads(options: argparse.Namespace) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Value):
     """One kind of call, and how many connections make it to one worker."""
 
     name: str

@@ -17,13 +17,13 @@ import os
 import statistics
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from playwright.sync_api import Browser, Page, StorageState
 
 from bench.video import percentile
+from sightline.domain.value import Value
 from tests.console.people import (
     PHONE,
     ConsoleServer,
@@ -130,8 +130,7 @@ window.firstPicture = new Promise((done) => {
 LIVE_AT = "id => fetch(`/api/v1/sessions/${id}`).then((a) => a.json()).then((b) => Date.parse(b.data.startedAt))"
 
 
-@dataclass(frozen=True)
-class Delays:
+class Delays(Value):
     """What was read from the painted clock."""
 
     ms: list[float]

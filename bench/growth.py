@@ -19,7 +19,6 @@ import statistics
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +26,7 @@ import asyncpg
 
 from bench.run import Result, load, surroundings
 from bench.servers import PLACE, ROOT, Target, populate_sightline, sightline, sightline_sessions, spot
+from sightline.domain.value import Value
 from sightline.storage.embedded.dump import embedded_dsn
 
 SEED: Final = 1
@@ -76,8 +76,7 @@ SELECT id::text FROM sessions
 Job = Callable[["Grown"], Awaitable[Result]]
 
 
-@dataclass(frozen=True, slots=True)
-class Grown:
+class Grown(Value):
     """A server with this many operators and sessions."""
 
     target: Target

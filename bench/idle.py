@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ import asyncpg
 import psutil
 
 from bench.servers import Target, sightline
+from sightline.domain.value import Value
 from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 
 SECONDS: Final = 60.0
@@ -63,8 +63,7 @@ SELECT count(*) FROM pg_stat_user_tables WHERE relname = 'idempotency' AND n_dea
 """
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Value):
     """CPU time of the processes of one kind."""
 
     kind: str

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -23,6 +23,7 @@ from sightline.domain.operator.model import Availability, Workspace, WorkspaceRo
 from sightline.domain.session.machine import create
 from sightline.domain.session.model import Live, LocationState, Operator, Session, Terms, VideoInput
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.store import (
     Committed,
     Heartbeat,

@@ -17,14 +17,15 @@ import subprocess
 import sys
 import tempfile
 from contextlib import AsyncExitStack
-from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import trio
+from msgspec.structs import astuple
 
 from bench.encoder import prepare
+from sightline.domain.value import Value
 from sightline.ports.video import Frame, FrameQuery, MediaKind, VideoInput
 from sightline.video.options import Options
 from tests.e2e.server import until
@@ -65,8 +66,7 @@ async def poll(rig: Rig, ref: str, every_s: float, query: FrameQuery, taken: lis
         await trio.sleep_until(began + every_s)
 
 
-@dataclass(frozen=True)
-class Polling:
+class Polling(Value):
     """The cost of polling every input, and what the pollers receive."""
 
     percent: float

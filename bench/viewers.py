@@ -15,13 +15,13 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
+from sightline.domain.value import Value
 from sightline.video.options import Options
 from tests.video.support.harness import SECRET, a_rig, a_session_id
 from tests.video.support.http_server import Reply, listen, serve
@@ -34,8 +34,7 @@ Round = dict[str, list[Step]]
 """The steps of one engine: "hd" and "uhd"."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Value):
     """A running engine."""
 
     whip_url: str

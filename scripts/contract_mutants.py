@@ -12,9 +12,10 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from sightline.domain.value import Value
 
 SOURCE: Final = "contracts/SessionEscrow.vy"
 TESTS: Final = tuple(
@@ -35,8 +36,7 @@ path.write_text(artefact_text("SessionEscrow"), encoding="ascii")
 """
 
 
-@dataclass(frozen=True)
-class ContractMutant:
+class ContractMutant(Value):
     """One line of the source, and what replaces it."""
 
     line: int

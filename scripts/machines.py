@@ -6,7 +6,6 @@ Usage: python scripts/machines.py          writes the files
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +57,7 @@ from sightline.domain.session.model import (
     VideoInput,
 )
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 
 DIRECTORY: Final = Path(__file__).resolve().parent.parent / "docs" / "machines"
 T0: Final = 1_700_000_000_000

@@ -22,7 +22,6 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from multiprocessing.connection import Connection
@@ -32,6 +31,8 @@ from typing import Any, Final, TypeAlias
 
 import coverage
 import pytest
+
+from sightline.domain.value import Value
 
 FORK: Final = multiprocessing.get_context("fork")
 OURS: Final = ("sightline", "tests", "__main__", "mutants", "mutant_run")
@@ -50,8 +51,7 @@ Functions: TypeAlias = dict[tuple[str, int], CodeType]
 """Code by qualified name and first line."""
 
 
-@dataclass(frozen=True)
-class Mutated:
+class Mutated(Value):
     """A module by name, its file, and its changed source."""
 
     name: str
@@ -59,8 +59,7 @@ class Mutated:
     source: str
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(Value):
     """The tests of a group without a change: durations, the tests that reach each line, the libraries imported."""
 
     seconds: dict[str, float]

@@ -34,12 +34,13 @@ from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from mutant_run import Baseline, Host, Mutated, measure, preload, run_imported
 
+from sightline.domain.value import Value
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 Place: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Value):
     """Modules to change, and the tests that should notice."""
 
     modules: tuple[str, ...]
@@ -115,8 +116,7 @@ NOT_CHANGES: Final = (
 """Operators that change no behaviour here: decorators are dataclass options and `final`, and `is` compares enums."""
 
 
-@dataclass(frozen=True)
-class Mutant:
+class Mutant(Value):
     """One change of one module. `lines` are the lines of the changed statement; None if it runs at import."""
 
     module: str

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random  # noqa: TID251  (generators seeded from the world's seed only)
-from dataclasses import dataclass, fields
 from enum import Enum
 from typing import final
+
+from msgspec.structs import asdict
+
+from sightline.domain.value import Value
 
 
 class Outcome(Enum):
@@ -20,8 +23,7 @@ class Outcome(Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultRates:
+class FaultRates(Value, kw_only=True):
     """Probabilities per call, unless the field is a period.
 
     Attributes:
@@ -76,7 +78,7 @@ class FaultRates:
 
     def described(self) -> str:
         """Describe the rates that are not zero, for a failure report."""
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        values = asdict(self).items()
         return " ".join(f"{name}={value:.3g}" for name, value in values if value)
 
 

@@ -10,6 +10,7 @@ import trio
 
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session
+from sightline.domain.value import Value
 from sightline.ports.store import Committed, Heartbeat, Rejected, RejectedAssignment, SessionWrite, WorkspaceWrite
 from simulation.trace import Trace
 
@@ -25,8 +26,7 @@ PROMPT_MS = 1_000
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStep:
+class SessionStep(Value, kw_only=True):
     """One committed step of a session.
 
     Attributes:
@@ -43,8 +43,7 @@ class SessionStep:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceStep:
+class WorkspaceStep(Value, kw_only=True):
     """One committed step of a workspace."""
 
     owner: str
@@ -55,8 +54,7 @@ class WorkspaceStep:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallReply:
+class CallReply(Value, kw_only=True):
     """The result of one command for its caller, after all retries.
 
     `outcome` is ok, refused (no effect, the server gave a reason), or gave up (the outcome is unknown).

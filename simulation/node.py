@@ -5,7 +5,6 @@ from __future__ import annotations
 import random  # noqa: TID251  (generators seeded from the world's seed only)
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
@@ -21,6 +20,7 @@ from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.actors.watchers import Watchers
 from sightline.cluster.membership import LeaseEndedError, NotCompleteError
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError, UnavailableError
+from sightline.domain.value import Value
 from simulation.adapters.relations import FaultyRelations
 from simulation.adapters.store import FaultyStore, Process
 from simulation.adapters.video import SimVideo
@@ -45,8 +45,7 @@ CLOSE_S: Final = 5.0
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorldParts:
+class WorldParts(Value, kw_only=True):
     """The parts of a world that each of its server processes uses.
 
     Attributes:

@@ -7,12 +7,12 @@ small numbers taken modulo the number of objects, so that every list is valid.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, final
 
 import trio
 
+from sightline.domain.value import Value
 from simulation.clients.consumer import Consumer, Wishes
 from simulation.clients.device import STEADY, Device
 from simulation.faults import FaultRates
@@ -42,8 +42,7 @@ class Deed(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SimOperation:
+class SimOperation(Value):
     """One operation: by which consumer or operator, on which session, for how long (seconds)."""
 
     deed: Deed

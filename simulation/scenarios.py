@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import trio
 
+from sightline.domain.value import replace
 from simulation.clients.consumer import Consumer, Wishes
 from simulation.clients.device import Device, Habits
 from simulation.clients.founder import Founder

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, final
 
+from msgspec import field
+
+from sightline.domain.value import Value, replace
 from sightline.system.clock import SystemClock
 from simulation.checkers import Checker
 from simulation.faults import FaultRates
@@ -23,8 +25,7 @@ SEVERAL: Final = "cluster"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Value, kw_only=True):
     """Result of one world."""
 
     seed: int
@@ -50,8 +51,7 @@ class Report:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Value, kw_only=True):
     """Result of many worlds."""
 
     worlds: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
+
+from sightline.domain.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +18,7 @@ TAIL: Final = 60
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Value):
     """A broken promise and its time."""
 
     checker: str

@@ -12,7 +12,6 @@ from __future__ import annotations
 import random  # noqa: TID251  (generators made of the seed only)
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import trio
@@ -22,6 +21,7 @@ from sightline.actors.messages import RecordSettlement
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.domain.session.messages import SettlementMined
 from sightline.domain.session.model import Ended, Session
+from sightline.domain.value import Value
 from sightline.ports.ledger import BlockApplication, BlockRef, WalletReading
 from simulation.checkers import all_checkers
 from simulation.cluster import PATIENCE_S, Cluster
@@ -61,8 +61,7 @@ class NodeDownError(UnavailableError):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorldOptions:
+class WorldOptions(Value, kw_only=True):
     """Options of a world.
 
     Attributes:

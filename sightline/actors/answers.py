@@ -2,7 +2,7 @@
 
 from typing import Any, Final, TypeAlias
 
-from pydantic import TypeAdapter
+import msgspec
 
 from sightline.actors.types import Answer, BatchVerdict, CancelledAssignments
 from sightline.domain.errors import RefusedError
@@ -18,19 +18,19 @@ Recordable: TypeAlias = SessionStatus | Workspace | BatchVerdict | CancelledAssi
 NOT_REPLAYABLE: Final = Refusal(
     Code.CONFLICT, "idempotency:notReplayable", "The call has taken effect, but its answer was not kept"
 )
-_ADAPTERS: Final[dict[str, tuple[type, TypeAdapter[Any]]]] = {
-    "session": (SessionStatus, TypeAdapter(SessionStatus)),
-    "workspace": (Workspace, TypeAdapter(Workspace)),
-    "batch": (BatchVerdict, TypeAdapter(BatchVerdict)),
-    "cancelled": (CancelledAssignments, TypeAdapter(CancelledAssignments)),
+_KINDS: Final[dict[str, type[Recordable]]] = {
+    "session": SessionStatus,
+    "workspace": Workspace,
+    "batch": BatchVerdict,
+    "cancelled": CancelledAssignments,
 }
+_KIND_OF: Final = {made: kind for kind, made in _KINDS.items()}
 
 
 def record_of(key: IdempotencyKey, answer: Answer[Recordable]) -> IdempotencyRecord:
     """The record from which a repeat of the call is answered."""
-    kind, adapter = next((kind, adapter) for kind, (of, adapter) in _ADAPTERS.items() if isinstance(answer.value, of))
-    value = adapter.dump_python(answer.value, mode="json")
-    return IdempotencyRecord(key=key, result={"kind": kind, "value": value, "token": answer.token}, at_ms=answer.at_ms)
+    result = {"kind": _KIND_OF[type(answer.value)], "value": msgspec.to_builtins(answer.value), "token": answer.token}
+    return IdempotencyRecord(key=key, result=result, at_ms=answer.at_ms)
 
 
 def recorded_answer(record: IdempotencyRecord, relations: Relations) -> Answer[Any]:
@@ -40,9 +40,9 @@ def recorded_answer(record: IdempotencyRecord, relations: Relations) -> Answer[A
         RefusedError: CONFLICT `idempotency:notReplayable` for a record of another version of Sightline.
     """
     kind = record.result.get("kind")
-    if not isinstance(kind, str) or kind not in _ADAPTERS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise RefusedError(NOT_REPLAYABLE)
-    value = _ADAPTERS[kind][1].validate_python(record.result["value"])
+    value = msgspec.convert(record.result["value"], _KINDS[kind])
     token: Any = record.result["token"]
     if isinstance(value, SessionStatus) and value.state is SessionState.ASSIGNED:
         if token is None and record.revision is not None:

@@ -3,7 +3,6 @@
 The server, the simulator, the test worlds and the bench build their actors here: what is tested is what runs.
 """
 
-from dataclasses import dataclass
 from typing import final
 
 import trio
@@ -18,12 +17,12 @@ from sightline.actors.session.media_pump import MediaPump
 from sightline.actors.traced import TracedTurns, traced
 from sightline.actors.workspace.actor import WorkspaceActor
 from sightline.actors.workspace.heartbeat_writer import HeartbeatWriter
+from sightline.domain.value import Value
 from sightline.ports.tracing import Tracer
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Actors:
+class Actors(Value, kw_only=True):
     """The actors of one process and the services beside them. `run` starts them; `close` drains and stops them."""
 
     deps: Deps

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, final
+
+from msgspec import field
 
 from sightline.actors.kernel import KindName, Rng
 from sightline.actors.messages import DispatcherMessage, SessionMessage, WorkspaceMessage
@@ -14,6 +15,7 @@ from sightline.domain.operator.machine import AcceptPolicy
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session, SessionLimits
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import Value
 from sightline.ports.clock import Clock
 from sightline.ports.escrow import Escrow
 from sightline.ports.ids import Ids
@@ -30,8 +32,7 @@ COMMAND_TIMEOUT_S: Final = 30.0
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActorLimits:
+class ActorLimits(Value, kw_only=True):
     """The numbers of the actors; every one is a setting."""
 
     session: SessionLimits = field(default_factory=SessionLimits)
@@ -68,8 +69,7 @@ class ActorLimits:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deps:
+class Deps(Value, kw_only=True):
     """Everything an actor may use."""
 
     store: Store

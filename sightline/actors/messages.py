@@ -3,7 +3,6 @@
 Facts about a session are the domain's own: `FixReported`, `MediaProved`, `MediaBroke` and `Tick`.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, final
 
@@ -27,6 +26,7 @@ from sightline.domain.session.messages import (
 )
 from sightline.domain.session.model import Operator, Session, SessionExtension, Terms, VideoInput
 from sightline.domain.session.status import SessionStatus
+from sightline.domain.value import Value
 from sightline.ports.relations import Staged
 from sightline.ports.store import Committed, IdempotencyKey, KeySpending, Rejected, SessionWrite
 
@@ -34,8 +34,7 @@ from sightline.ports.store import Committed, IdempotencyKey, KeySpending, Reject
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CreateSession(Command["CreateSession", Answer[SessionStatus]]):
+class CreateSession(Value, Command["CreateSession", Answer[SessionStatus]]):
     """Create the session."""
 
     terms: Terms
@@ -45,40 +44,35 @@ class CreateSession(Command["CreateSession", Answer[SessionStatus]]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DispatchSession(Command["DispatchSession", Answer[SessionStatus]]):
+class DispatchSession(Value, Command["DispatchSession", Answer[SessionStatus]]):
     """Find an operator. Answered once the operator is assigned."""
 
     caller: Caller
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AcceptSession(Command["AcceptSession", Answer[SessionStatus]]):
+class AcceptSession(Value, Command["AcceptSession", Answer[SessionStatus]]):
     """Assign the caller's own workspace."""
 
     caller: Caller
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StartSession(Command["StartSession", Answer[SessionStatus]]):
+class StartSession(Value, Command["StartSession", Answer[SessionStatus]]):
     """Start the session: it becomes LIVE."""
 
     caller: Caller
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DeclineSession(Command["DeclineSession", Answer[SessionStatus]]):
+class DeclineSession(Value, Command["DeclineSession", Answer[SessionStatus]]):
     """Refuse the assignment on behalf of its operator."""
 
     caller: Caller
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EndSession(Command["EndSession", Answer[SessionStatus]]):
+class EndSession(Value, Command["EndSession", Answer[SessionStatus]]):
     """End the session on behalf of one of `sides`, the parties that the credential may act for."""
 
     caller: Caller
@@ -88,22 +82,19 @@ class EndSession(Command["EndSession", Answer[SessionStatus]]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EndByPlatform(Command["EndByPlatform", Answer[SessionStatus]]):
+class EndByPlatform(Value, Command["EndByPlatform", Answer[SessionStatus]]):
     """End the session for an administrator. Answered with the session as its consumer sees it."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CancelSession(Command["CancelSession", Answer[SessionStatus]]):
+class CancelSession(Value, Command["CancelSession", Answer[SessionStatus]]):
     """Cancel the request."""
 
     caller: Caller
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ExtendSession(Command["ExtendSession", Answer[SessionStatus]]):
+class ExtendSession(Value, Command["ExtendSession", Answer[SessionStatus]]):
     """Add time to the LIVE session. With escrow, answered when the contract has taken the amount."""
 
     extension: SessionExtension
@@ -113,8 +104,7 @@ class ExtendSession(Command["ExtendSession", Answer[SessionStatus]]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DropAssignment(Command["DropAssignment", bool]):
+class DropAssignment(Value, Command["DropAssignment", bool]):
     """Cancel the operator's assignment. Answered False if the operator is no longer assigned."""
 
     workspace_id: str
@@ -123,8 +113,7 @@ class DropAssignment(Command["DropAssignment", bool]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class GetSession(Command["GetSession", Session | None]):
+class GetSession(Value, Command["GetSession", Session | None]):
     """Apply passed deadlines and read the session. Answered None for an unknown id."""
 
 
@@ -141,16 +130,14 @@ class ClaimState(Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CheckClaim(Command["CheckClaim", ClaimState]):
+class CheckClaim(Value, Command["CheckClaim", ClaimState]):
     """Compare a workspace's claim with the session."""
 
     workspace_id: str
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RecordSettlement(Command["RecordSettlement", None]):
+class RecordSettlement(Value, Command["RecordSettlement", None]):
     """Record that the settlement is confirmed on chain. Answered once it is durable."""
 
     mined: SettlementMined
@@ -160,8 +147,7 @@ class RecordSettlement(Command["RecordSettlement", None]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OperatorClaimed:
+class OperatorClaimed(Value):
     """The operator's workspace has claimed the session and the relation is staged.
 
     As a message: storing the assignment has failed, and the operator is released unless the session's row has it.
@@ -173,8 +159,7 @@ class OperatorClaimed:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PreparedAssignment:
+class PreparedAssignment(Value):
     """The step that assigns an operator, the write that stores it, and the answer once it is stored."""
 
     step: Step
@@ -183,8 +168,7 @@ class PreparedAssignment:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OperatorAssigned:
+class OperatorAssigned(Value):
     """The assignment is stored, together with the operator's claim."""
 
     prepared: PreparedAssignment
@@ -192,16 +176,14 @@ class OperatorAssigned:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RowWritten:
+class RowWritten(Value):
     """The operator's workspace has stored an assignment whose asker had given up: the session's row has moved on."""
 
     version: int
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class VideoReady:
+class VideoReady(Value):
     """The operator is occupied by this start, the hold is open, and the live input exists."""
 
     video: VideoInput
@@ -210,8 +192,7 @@ class VideoReady:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class HoldExtended:
+class HoldExtended(Value):
     """The contract has taken the amount of an extension."""
 
     extension_id: str
@@ -219,8 +200,7 @@ class HoldExtended:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ExtensionFailed:
+class ExtensionFailed(Value):
     """The amount of an extension is refused, or not taken yet."""
 
     extension_id: str
@@ -228,36 +208,31 @@ class ExtensionFailed:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ResumeExtending:
+class ResumeExtending(Value):
     """A timer: ask the contract again for the extension that is not taken yet."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OperationFailed:
+class OperationFailed(Value):
     """The pending start failed; the session is unchanged."""
 
     error: Exception
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class VideoReopened:
+class VideoReopened(Value):
     """After a restart: the live input of the LIVE session exists again."""
 
     video: VideoInput
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReportsMissed:
+class ReportsMissed(Value):
     """Fixes or media events may be lost between servers: a LIVE session reads what is recorded."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReopenVideo:
+class ReopenVideo(Value):
     """A timer: retry reopening the live input."""
 
 
@@ -265,8 +240,7 @@ class ReopenVideo:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CreateWorkspace(Command["CreateWorkspace", Answer[Workspace]]):
+class CreateWorkspace(Value, Command["CreateWorkspace", Answer[Workspace]]):
     """Create the workspace."""
 
     workspace: NewWorkspace
@@ -274,8 +248,7 @@ class CreateWorkspace(Command["CreateWorkspace", Answer[Workspace]]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PatchWorkspace(Command["PatchWorkspace", Answer[Workspace]]):
+class PatchWorkspace(Value, Command["PatchWorkspace", Answer[Workspace]]):
     """Change the fields that callers may change."""
 
     patch: Patch
@@ -283,30 +256,26 @@ class PatchWorkspace(Command["PatchWorkspace", Answer[Workspace]]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ResetLocation(Command["ResetLocation", Answer[Workspace]]):
+class ResetLocation(Value, Command["ResetLocation", Answer[Workspace]]):
     """Reset the sequence of the heartbeats."""
 
     caller: Caller
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class GetWorkspace(Command["GetWorkspace", Workspace | None]):
+class GetWorkspace(Value, Command["GetWorkspace", Workspace | None]):
     """Read the workspace. Answered None for an unknown id."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ClaimOperator(Command["ClaimOperator", Operator | Refusal]):
+class ClaimOperator(Value, Command["ClaimOperator", Operator | Refusal]):
     """Claim the operator for a session, as a write of its own. Used only with an external relations graph."""
 
     claim: ClaimByDispatch | ClaimByAccept
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OperatorDiffers:
+class OperatorDiffers(Value):
     """The assignment was prepared for an older state of the operator; nothing was written.
 
     Attributes:
@@ -318,8 +287,7 @@ class OperatorDiffers:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AssignOperator(Command["AssignOperator", Committed | Rejected | OperatorDiffers | Refusal]):
+class AssignOperator(Value, Command["AssignOperator", Committed | Rejected | OperatorDiffers | Refusal]):
     """Claim the operator for a session and store the session's assignment, in one transaction.
 
     Answered with the session's commit, or with why nothing was written: `Rejected` by the store because of the
@@ -331,8 +299,7 @@ class AssignOperator(Command["AssignOperator", Committed | Rejected | OperatorDi
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OccupyOperator(Command["OccupyOperator", Operator | Refusal]):
+class OccupyOperator(Value, Command["OccupyOperator", Operator | Refusal]):
     """Make the operator BUSY with a session that is being started.
 
     Attributes:
@@ -344,8 +311,7 @@ class OccupyOperator(Command["OccupyOperator", Operator | Refusal]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class VacateOperator:
+class VacateOperator(Value):
     """Undo the `OccupyOperator` of the same start, which failed. Ignored after that of another start."""
 
     session_id: str
@@ -353,8 +319,7 @@ class VacateOperator:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FreeOperator:
+class FreeOperator(Value):
     """Release the operator's claim.
 
     Attributes:
@@ -370,8 +335,7 @@ class FreeOperator:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RestoreClaim:
+class RestoreClaim(Value):
     """Make sure that the claim of an assigned session exists; sent by the session after it loaded."""
 
     session_id: str
@@ -380,8 +344,7 @@ class RestoreClaim:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReportHeartbeat(Command["ReportHeartbeat", Answer[Workspace]]):
+class ReportHeartbeat(Value, Command["ReportHeartbeat", Answer[Workspace]]):
     """Record one heartbeat. Answered once it is durable."""
 
     report: HeartbeatReport
@@ -390,8 +353,7 @@ class ReportHeartbeat(Command["ReportHeartbeat", Answer[Workspace]]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReportHeartbeats(Command["ReportHeartbeats", Answer[BatchVerdict]]):
+class ReportHeartbeats(Value, Command["ReportHeartbeats", Answer[BatchVerdict]]):
     """Record several heartbeats in order. Answered with a verdict on each once all accepted ones are durable."""
 
     reports: tuple[HeartbeatReport, ...]
@@ -399,8 +361,7 @@ class ReportHeartbeats(Command["ReportHeartbeats", Answer[BatchVerdict]]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ClaimsChecked:
+class ClaimsChecked(Value):
     """Answers of the sessions whose claims were checked: (session id, the claim's at_ms, claim_state)."""
 
     claim_states: tuple[tuple[str, int, ClaimState], ...]
@@ -409,8 +370,7 @@ class ClaimsChecked:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReconcileClaims:
+class ReconcileClaims(Value):
     """A timer: compare older claims with their sessions."""
 
 
@@ -418,8 +378,7 @@ class ReconcileClaims:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PickOperator(Command["PickOperator", Operator | None]):
+class PickOperator(Value, Command["PickOperator", Operator | None]):
     """Choose and reserve an operator for a point. Answered with None if there is no operator."""
 
     lat: float
@@ -430,8 +389,7 @@ class PickOperator(Command["PickOperator", Operator | None]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OperatorChanged:
+class OperatorChanged(Value):
     """A supplier's workspace changed, was loaded, or refused a claim that the dispatcher expected to succeed."""
 
     workspace: Workspace
@@ -440,16 +398,14 @@ class OperatorChanged:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class HeartbeatResumed:
+class HeartbeatResumed(Value):
     """An operator sent its first heartbeat, or one after a silence."""
 
     workspace_id: str
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SightingReport:
+class SightingReport(Value):
     """When operators of another server were seen last, as (workspace id, version, instant).
 
     Sent every few seconds for those that sent a heartbeat. A version that the index does not have is read.
@@ -459,8 +415,7 @@ class SightingReport:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class BeginDispatch(Command["BeginDispatch", frozenset[str]]):
+class BeginDispatch(Value, Command["BeginDispatch", frozenset[str]]):
     """Note that a dispatch is in flight. Answered with the sessions of its consumer whose dispatch began before it."""
 
     consumer_workspace_id: str
@@ -468,8 +423,7 @@ class BeginDispatch(Command["BeginDispatch", frozenset[str]]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DispatchEnded:
+class DispatchEnded(Value):
     """A dispatch is not in flight any more."""
 
     consumer_workspace_id: str
@@ -477,8 +431,7 @@ class DispatchEnded:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CountOperators(Command["CountOperators", int]):
+class CountOperators(Value, Command["CountOperators", int]):
     """Count the ONLINE operators that cover a point and sent a heartbeat lately."""
 
     lat: float
@@ -486,8 +439,7 @@ class CountOperators(Command["CountOperators", int]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class HasOperator(Command["HasOperator", bool]):
+class HasOperator(Value, Command["HasOperator", bool]):
     """Say whether a dispatch for a point would find an operator now. Reserves nothing."""
 
     lat: float
@@ -496,8 +448,7 @@ class HasOperator(Command["HasOperator", bool]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CountCells(Command["CountCells", CoverageCells]):
+class CountCells(Value, Command["CountCells", CoverageCells]):
     """Count the ONLINE operators that sent a heartbeat lately, by cell."""
 
 
@@ -505,22 +456,19 @@ class CountCells(Command["CountCells", CoverageCells]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ShardsTaken:
+class ShardsTaken(Value):
     """The sender owns these shards from now on."""
 
     shards: tuple[int, ...]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ShardsReleased:
+class ShardsReleased(Value):
     """The sender has given shards up, or has found that another server ended: look at the database."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Followed:
+class Followed(Value):
     """What the streams of the sender follow: all of it (kind and id), and whether one of them reports requests."""
 
     watches: tuple[tuple[str, str], ...]
@@ -528,8 +476,7 @@ class Followed:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FollowedChanged:
+class FollowedChanged(Value):
     """A stream of the sender begins, or ends, to follow an actor."""
 
     kind: str
@@ -538,8 +485,7 @@ class FollowedChanged:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ActorChanged:
+class ActorChanged(Value):
     """An actor changed that a stream of the receiver follows; see `Watchers.notify`."""
 
     kind: str
@@ -548,8 +494,7 @@ class ActorChanged:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DeviceMoved:
+class DeviceMoved(Value):
     """See `Watchers.notify_move`."""
 
     kind: str
@@ -557,8 +502,7 @@ class DeviceMoved:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RequestChanged:
+class RequestChanged(Value):
     """See `Watchers.notify_request`."""
 
     session_id: str
@@ -567,54 +511,47 @@ class RequestChanged:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReadSessions(Command["ReadSessions", tuple[Session, ...]]):
+class ReadSessions(Value, Command["ReadSessions", tuple[Session, ...]]):
     """Answer with the sessions that the server has in memory; others are left out."""
 
     ids: tuple[str, ...]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReadWorkspaces(Command["ReadWorkspaces", tuple[Workspace, ...]]):
+class ReadWorkspaces(Value, Command["ReadWorkspaces", tuple[Workspace, ...]]):
     """Answer with the workspaces that the server has in memory; others are left out."""
 
     ids: tuple[str, ...]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class WakeRole:
+class WakeRole(Value):
     """The server that owns this role, a `ServerRole`, looks for work now."""
 
     role: int
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SuspensionsChanged:
+class SuspensionsChanged(Value):
     """Read the suspended workspaces now."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SignInEnded:
+class SignInEnded(Value):
     """A sign-in was ended: read its row before it is accepted again."""
 
     session_id: str
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RatesSpent:
+class RatesSpent(Value):
     """What callers took from their rate limits at the sender: (class, key, tokens)."""
 
     spent: tuple[tuple[str, str, int], ...]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NoShow:
+class NoShow(Value):
     """An operator of this wallet was assigned and did not start."""
 
     wallet_address: str
@@ -622,8 +559,7 @@ class NoShow:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PresenceProved:
+class PresenceProved(Value):
     """An operator of this wallet filmed a session for `PROVED_SECONDS`."""
 
     wallet_address: str
@@ -631,30 +567,26 @@ class PresenceProved:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class GetConduct(Command["GetConduct", Conduct]):
+class GetConduct(Value, Command["GetConduct", Conduct]):
     """Answer with the record of a wallet."""
 
     wallet_address: str
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SaveConducts:
+class SaveConducts(Value):
     """Store the records that changed."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class OperatorAcknowledged:
+class OperatorAcknowledged(Value):
     """The dispatched operator called about the session, was told of it, or sent a heartbeat after the assignment."""
 
     workspace_id: str
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AcknowledgementDue:
+class AcknowledgementDue(Value):
     """The operator that was assigned at this time should have acknowledged it by now."""
 
     assigned_at_ms: int

@@ -1,6 +1,5 @@
 """Arguments and answers of the broker: plain domain values."""
 
-from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar, final
 
 from sightline.domain.escrow import PayerConsent
@@ -10,15 +9,14 @@ from sightline.domain.refusal import Refusal
 from sightline.domain.session.model import MeterState, SessionState
 from sightline.domain.session.status import MeterStatus, SessionStatus
 from sightline.domain.units import MicroUsdc
-from sightline.domain.value import value
+from sightline.domain.value import Value, replace
 from sightline.ports.store import IdempotencyKey, KeySpending, RecordedEvent, SessionKey, SessionView
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Value, kw_only=True):
     """The workspace that gives a command, and the idempotency key of its call."""
 
     workspace_id: str
@@ -26,8 +24,7 @@ class Caller:
 
 
 @final
-@value
-class Answer(Generic[T_co]):
+class Answer(Value, Generic[T_co]):
     """The answer to a command, and when it was given. A replay returns the same answer again."""
 
     value: T_co
@@ -37,8 +34,7 @@ class Answer(Generic[T_co]):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewSession:
+class NewSession(Value, kw_only=True):
     """A request for a session, bounds checked, coordinates rounded."""
 
     lat: float
@@ -64,8 +60,7 @@ class NewSession:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewExtension:
+class NewExtension(Value, kw_only=True):
     """A request for more time of a LIVE session, bounds checked."""
 
     seconds: int
@@ -78,8 +73,7 @@ class NewExtension:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaidSession:
+class PaidSession(Value, kw_only=True):
     """What was agreed for a session that is paid by x402: its id follows from the payment."""
 
     session_id: str
@@ -87,8 +81,7 @@ class PaidSession:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorPlace:
+class OperatorPlace(Value, kw_only=True):
     """Where an assigned operator is, seen from the requested place. None: not known."""
 
     distance_m: int | None = None
@@ -101,8 +94,7 @@ class OperatorPlace:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewWorkspace:
+class NewWorkspace(Value, kw_only=True):
     """A workspace to be created, its wallet proved."""
 
     wallet_address: str
@@ -134,8 +126,7 @@ class HeartbeatReport(NamedTuple):
 
 
 @final
-@value
-class HeartbeatVerdict:
+class HeartbeatVerdict(Value):
     """The outcome of one heartbeat of a batch; `refusal` None: accepted and durable."""
 
     sequence: int
@@ -143,8 +134,7 @@ class HeartbeatVerdict:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class BatchVerdict:
+class BatchVerdict(Value):
     """The outcome of a batch of heartbeats, in the order of the batch."""
 
     items: tuple[HeartbeatVerdict, ...]
@@ -152,16 +142,14 @@ class BatchVerdict:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CancelledAssignments:
+class CancelledAssignments(Value):
     """Sessions whose assignment a call cancelled, oldest first."""
 
     session_ids: tuple[str, ...]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionListing:
+class SessionListing(Value, kw_only=True):
     """A page of sessions that a workspace asks for. `view` None: all it is party to."""
 
     view: SessionView | None
@@ -173,8 +161,7 @@ class SessionListing:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SessionPage:
+class SessionPage(Value):
     """A page, newest first; `next` is None at the end."""
 
     items: list[SessionStatus]
@@ -182,8 +169,7 @@ class SessionPage:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionHistory:
+class SessionHistory(Value, kw_only=True):
     """A session with its meter and recorded events, which may be one page of all."""
 
     status: SessionStatus
@@ -192,8 +178,7 @@ class SessionHistory:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveFeed:
+class LiveFeed(Value, kw_only=True):
     """The video input of a LIVE session, and the state of its meter and location."""
 
     video_ref: str

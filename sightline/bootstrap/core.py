@@ -1,7 +1,6 @@
 """The running parts of a server below HTTP, in five groups. `start.py` makes them."""
 
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, final
 
@@ -14,6 +13,7 @@ from sightline.chain.service import ChainService
 from sightline.cluster.membership import ServiceMember
 from sightline.cluster.video.backend import ClusterBackend
 from sightline.config import Settings
+from sightline.domain.value import Value
 from sightline.ports.leases import ServerIdentity
 from sightline.ports.relations import Relations
 from sightline.ports.tracing import Tracer
@@ -34,8 +34,7 @@ from sightline.system.secrets import Secrets
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class Base(Value, kw_only=True):
     """What a server has before anything is started."""
 
     settings: Settings
@@ -99,8 +98,7 @@ class Base:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
+class Stores(Value, kw_only=True):
     """What reads and writes the database."""
 
     database: Database
@@ -120,8 +118,7 @@ class Stores:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Video:
+class Video(Value, kw_only=True):
     """The video of the service, and this server's part of it."""
 
     service: ClusterBackend
@@ -131,8 +128,7 @@ class Video:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Core:
+class Core(Value, kw_only=True):
     """What runs below HTTP: stores, chain, video, actors and their loops."""
 
     base: Base

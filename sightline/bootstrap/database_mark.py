@@ -5,12 +5,12 @@ of an earlier version has left none: its successor accepts the database and writ
 """
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final, NoReturn, final
 
 import structlog
 import trio
+from msgspec.structs import asdict
 
 from sightline.bootstrap.start_errors import StartError, TakenOverError
 from sightline.domain.errors import SightlineError

@@ -1,6 +1,5 @@
 """Connect the services of the identity package."""
 
-from dataclasses import dataclass
 from typing import Final, final
 from urllib.parse import urlsplit
 
@@ -10,6 +9,7 @@ from sightline.bootstrap.start_errors import check_setting
 from sightline.domain.access import Holder, Operation, Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import MINUTE_MS
+from sightline.domain.value import Value
 from sightline.identity.api_keys import ApiKeys, ViewKeys, ViewShares
 from sightline.identity.authenticate import Authenticator
 from sightline.identity.authorize import AuthorizeOptions, Authorizer
@@ -34,8 +34,7 @@ LOCAL_AUDIENCE: Final = "sightline-local"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Value, kw_only=True):
     """The services of the identity package."""
 
     store: IdentityStore

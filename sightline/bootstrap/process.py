@@ -10,7 +10,6 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
@@ -26,6 +25,7 @@ from sightline.bootstrap.options.frame_signing import require_signing
 from sightline.bootstrap.start import open_core
 from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
 from sightline.config import Settings
+from sightline.domain.value import Value, replace
 from sightline.ports.tracing import Tracer
 from sightline.system.clock import SystemClock
 from sightline.system.data_directory import (
@@ -50,8 +50,7 @@ log = structlog.get_logger("sightline")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Value, kw_only=True):
     """A locked data directory, bound sockets and secrets."""
 
     settings: Settings

@@ -1,12 +1,14 @@
 """Figures that need a query: counted every few seconds, so that a scrape of /metrics never waits."""
 
-from dataclasses import dataclass, field
 from typing import Final, final
+
+from msgspec import field
 
 from sightline.actors.shards import OwnedShards
 from sightline.chain.service import ChainService, RelayerCoin
 from sightline.domain.books.differences import BooksCheck
 from sightline.domain.errors import SightlineError
+from sightline.domain.value import Value
 from sightline.ports.clock import Clock
 from sightline.ports.leases import ServerRole
 from sightline.ports.video import VideoBackend
@@ -21,8 +23,7 @@ SAMPLE_EVERY_S: Final = 10.0
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(Value, kw_only=True):
     """The last sample. A figure whose source did not answer keeps its earlier value."""
 
     counts: Counts = field(default_factory=Counts)

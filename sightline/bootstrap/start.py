@@ -7,7 +7,6 @@ import gc
 import random  # noqa: TID251  (jitter of backoffs only; seeded from the system's random source)
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -37,6 +36,7 @@ from sightline.bootstrap.video import join_video, open_video_backend
 from sightline.chain.service import ChainService, Holds, open_chain, open_endpoint
 from sightline.cluster.membership import ServiceMember
 from sightline.domain.units import DAY_MS
+from sightline.domain.value import replace
 from sightline.ports.video import WatchAccess
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore

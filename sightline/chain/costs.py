@@ -5,7 +5,6 @@ The maximum fee of a transaction does not bound them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 from sightline.chain.contracts.abi import call_data
@@ -13,6 +12,7 @@ from sightline.chain.fees import ABOUT_FEES, suggested
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import Value
 
 GAS_PRICE_ORACLE: Final = "0x420000000000000000000000000000000000000F"
 SESSION_GAS: Final = 220_000
@@ -25,8 +25,7 @@ _ANSWER_HEX: Final = 66
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionCost:
+class SessionCost(Value, kw_only=True):
     """What a session costs the relayer at present prices, at most, in wei."""
 
     gas_wei: int

@@ -9,7 +9,6 @@ import argparse
 import getpass
 import os
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -26,6 +25,7 @@ from sightline.chain.profile import MAINNETS
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import fault_text, hex_int
 from sightline.chain.signer import Signer, read_keystore, require_private_key
+from sightline.domain.value import Value, hiding
 from sightline.system.ids import SystemIds
 
 POLL_S: Final = 1.0
@@ -37,8 +37,7 @@ class DeploymentError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class Deployment(Value, kw_only=True):
     """What to deploy. With `usdc` None the test USDC is deployed too."""
 
     fee_receiver: str
@@ -56,16 +55,17 @@ class Deployment:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
+class Deployed(Value, kw_only=True):
     """The addresses of the deployed contracts."""
 
     chain_id: int
     usdc_address: str
     settlement_address: str
     start_block: int
-    receipts: tuple[dict[str, Any], ...] = field(repr=False)
+    receipts: tuple[dict[str, Any], ...]
     """Of the created contracts: the test USDC if it is one of them, then the one that settles."""
+
+    __repr__ = hiding("receipts")
 
 
 async def deploy(rpc: JsonRpc, signer: Signer, deployment: Deployment) -> Deployed:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import trio
@@ -29,6 +28,7 @@ from sightline.domain.escrow import START_RESERVE_MS, ConsentKind, PayerConsent,
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Session, SessionExtension, Terms
 from sightline.domain.units import SECOND_MS, MicroUsdc
+from sightline.domain.value import Value
 from sightline.ports.chain import CallRevertedError, ChainReader
 from sightline.ports.clock import Clock
 from sightline.ports.escrow import (
@@ -65,8 +65,7 @@ _REFUSED: Final = (SettlementState.FAILED, SettlementState.REVERTED, SettlementS
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Domains:
+class Domains(Value, kw_only=True):
     """The EIP-712 domains that payers sign in."""
 
     token: SigningDomain

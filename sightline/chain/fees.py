@@ -1,13 +1,13 @@
 """Computes the gas fees and the gas limit of a transaction, and the fees of its replacement."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median_low
 from typing import Any, Final, Self, final
 
 from sightline.chain.rpc.client import Request, RpcResponseError
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import Value
 
 TIP_WEI_DEFAULT: Final = 1_000_000_000
 HISTORY_BLOCKS: Final = 20
@@ -21,8 +21,7 @@ GAS_MAX: Final = 16_000_000
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fees:
+class Fees(Value, kw_only=True):
     """The maximum fee and the tip per gas of a transaction, in wei (EIP-1559)."""
 
     max_fee_wei: int

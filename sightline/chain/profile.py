@@ -1,14 +1,14 @@
 """What is known of public test networks: name, confirmation depth, finality and block time."""
 
-from dataclasses import dataclass
 from typing import Final, final
+
+from sightline.domain.value import Value
 
 FINALIZED: Final = "finalized"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainProfile:
+class ChainProfile(Value, kw_only=True):
     """Properties of one chain, or the defaults of an unknown one."""
 
     name: str | None = None

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, final
@@ -40,6 +39,7 @@ from sightline.chain.rpc.reader import RpcReader, hex_int
 from sightline.chain.signer import KeyRefusedError, Signer, require_private_key
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError, SightlineError
+from sightline.domain.value import Value
 from sightline.ports.administration import AdminStore
 from sightline.ports.chain import (
     CallRevertedError,
@@ -70,8 +70,7 @@ class ChainRefusedError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainOptions:
+class ChainOptions(Value, kw_only=True):
     """Options of the chain. Without `rpc_url` the embedded chain is used, and only `data_dir` is required."""
 
     data_dir: Path
@@ -127,8 +126,7 @@ class ChainOptions:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayerStatus:
+class RelayerStatus(Value, kw_only=True):
     """How the relayer of this server is doing."""
 
     round_at_ms: int
@@ -137,8 +135,7 @@ class RelayerStatus:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayerCoin:
+class RelayerCoin(Value, kw_only=True):
     """The native coin of the relayer's account."""
 
     balance_wei: int
@@ -147,8 +144,7 @@ class RelayerCoin:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatcherStatus:
+class WatcherStatus(Value, kw_only=True):
     """How the watcher of this server is doing."""
 
     seen_at_ms: int
@@ -161,8 +157,7 @@ class WatcherStatus:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContractLimits:
+class ContractLimits(Value, kw_only=True):
     """What the deployed contract accepts, in micro-USDC."""
 
     session_cap: int
@@ -172,8 +167,7 @@ class ContractLimits:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holds:
+class Holds(Value, kw_only=True):
     """What is stored for SessionEscrow."""
 
     all: OpeningOutbox
@@ -381,8 +375,7 @@ class ChainService:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Value, kw_only=True):
     """Endpoint, contracts and keys of a chain that was reached."""
 
     rpc: JsonRpc

@@ -1,10 +1,11 @@
 """Assertions of the demo: each records the expected and the actual value."""
 
-from dataclasses import dataclass
 from typing import final
 
 from rich.console import Console
 from rich.table import Table
+
+from sightline.domain.value import Value
 
 
 class CheckFailedError(Exception):
@@ -12,8 +13,7 @@ class CheckFailedError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Value):
     """A check that passed."""
 
     claim: str

@@ -7,12 +7,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
 import trio
 
+from sightline.domain.value import Value, hiding
 from sightline_client import AsyncChain, AsyncSightline, SightlineError
 from sightline_client.commands.access import SCOPES
 from sightline_client.escrow import sign_mandate
@@ -71,13 +71,14 @@ class LocalServerError(SightlineError):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalTenant:
+class LocalTenant(Value, kw_only=True):
     """A workspace with its wallet and API key."""
 
     wallet: LocalWallet
     workspace_id: str
-    key: str = field(repr=False)
+    key: str
+
+    __repr__ = hiding("key")
 
 
 @final

@@ -1,13 +1,13 @@
 """Runs the work of a role exactly while this server owns the role."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import NoReturn, final
 
 import structlog
 import trio
 
 from sightline.actors.shards import OwnedShards
+from sightline.domain.value import Value
 from sightline.ports.leases import ServerRole
 from sightline.ports.store import ShardLease
 
@@ -15,8 +15,7 @@ log = structlog.get_logger("sightline.roles")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleWork:
+class RoleWork(Value, kw_only=True):
     """What a server does while it owns a role."""
 
     run: Callable[[], Awaitable[object]]

@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from sightline.config.problems import ENVIRONMENT_PREFIX, SettingsError, nearest, validation_lines, variable
 from sightline.config.settings import Settings
+from sightline.domain.value import Value
 
 CONFIG_VARIABLE: Final = "SIGHTLINE_CONFIG"
 OTHER_VARIABLES: Final = frozenset(
@@ -34,8 +34,7 @@ Source: TypeAlias = str
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedSettings:
+class LoadedSettings(Value, kw_only=True):
     """Valid settings, the source of each value, and warnings to print."""
 
     settings: Settings

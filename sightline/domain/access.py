@@ -5,7 +5,6 @@ of the session in the path is checked later, when the session has been read.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum, auto
 from types import MappingProxyType
 from typing import Final, TypeAlias, final
@@ -13,7 +12,7 @@ from typing import Final, TypeAlias, final
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Party
 from sightline.domain.units import MicroUsdc
-from sightline.domain.value import value
+from sightline.domain.value import Value
 
 
 class Scope(StrEnum):
@@ -46,8 +45,7 @@ class Environment(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyLimits:
+class KeyLimits(Value, kw_only=True):
     """What the sessions that an API key creates may cost at most; None: no limit."""
 
     per_session: MicroUsdc | None = None
@@ -56,8 +54,7 @@ class KeyLimits:
 
 
 @final
-@value
-class ApiKeyPrincipal:
+class ApiKeyPrincipal(Value):
     """A machine, bound to one workspace."""
 
     workspace_id: str
@@ -72,8 +69,7 @@ class ApiKeyPrincipal:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalletPrincipal:
+class WalletPrincipal(Value, kw_only=True):
     """A person who signed in with a wallet. `workspace_id` and `role` are None until a workspace is selected.
 
     `role` is that of the selection. Operations whose rule says `is_role_live` use the role of the moment instead.
@@ -91,8 +87,7 @@ Principal: TypeAlias = ApiKeyPrincipal | WalletPrincipal
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(Value, kw_only=True):
     """The credential that a play URL was given to, by its ids: those of a workspace and of an API key or a sign-in."""
 
     is_key: bool
@@ -174,8 +169,7 @@ class Operation(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Value, kw_only=True):
     """What one operation asks of a credential.
 
     Args:

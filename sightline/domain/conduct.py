@@ -6,7 +6,7 @@ Kept for each wallet and not for each workspace, because a workspace costs nothi
 from typing import Final, final
 
 from sightline.domain.units import MINUTE_MS
-from sightline.domain.value import value
+from sightline.domain.value import Value
 
 PROVED_SECONDS: Final = 30
 """Clean seconds of one session after which its operator's wallet counts as proved."""
@@ -16,8 +16,7 @@ OUT_MS: Final = (MINUTE_MS, 10 * MINUTE_MS, 60 * MINUTE_MS)
 
 
 @final
-@value
-class Conduct:
+class Conduct(Value):
     """The record of one wallet."""
 
     no_shows_ms: tuple[int, ...] = ()

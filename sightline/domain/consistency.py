@@ -9,16 +9,16 @@ import base64
 import binascii
 import hashlib
 import hmac
-from dataclasses import dataclass, field
 from typing import Final, final
+
+from sightline.domain.value import Value, hiding
 
 TOKEN_LENGTH_MAX: Final = 1024
 _MAC_BYTES: Final = 16
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsistencyTokens:
+class ConsistencyTokens(Value, kw_only=True):
     """Makes and reads the tokens of one store.
 
     `backend` is two characters, `store_id` any text that names the store.
@@ -26,7 +26,9 @@ class ConsistencyTokens:
 
     backend: str
     store_id: str
-    key: bytes = field(repr=False)
+    key: bytes
+
+    __repr__ = hiding("key")
 
     def encode(self, payload: str) -> str:
         """Wrap a revision in a token."""

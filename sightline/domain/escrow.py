@@ -1,10 +1,10 @@
 """What a payer signs before a session, so that the escrow contract may hold the session's highest charge (ADR 0197)."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, final
 
 from sightline.domain.units import MINUTE_MS, MicroUsdc
+from sightline.domain.value import Value, hiding
 
 START_RESERVE_MS: Final = 10 * MINUTE_MS
 """A hold must be possible for this long after the latest end of the wait: the session starts after it."""
@@ -22,8 +22,7 @@ class ConsentKind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedMandate:
+class SignedMandate(Value, kw_only=True):
     """A payer's consent to many sessions, within limits that the contract checks. Amounts are micro-USDC."""
 
     payer: str
@@ -36,13 +35,14 @@ class SignedMandate:
     """First second in which the mandate is not valid any more."""
     salt: str
     """32 bytes in hex."""
-    signature: str = field(repr=False)
+    signature: str
     """Hex, of the payer's wallet."""
+
+    __repr__ = hiding("signature")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactTransfer:
+class ExactTransfer(Value, kw_only=True):
     """The members of an EIP-3009 transfer to the contract that the payer's client chose, as in x402's scheme exact."""
 
     nonce: str
@@ -51,15 +51,16 @@ class ExactTransfer:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PayerConsent:
+class PayerConsent(Value, kw_only=True):
     """A payer's consent to hold the highest charge of one session."""
 
     kind: ConsentKind
     open_by_s: int
     """First second in which the contract does not open the hold any more."""
-    signature: str = field(default="", repr=False)
+    signature: str = ""
     """Hex, of the payer's wallet; empty for a mandate."""
     mandate: SignedMandate | None = None
     exact: ExactTransfer | None = None
     """An authorization to transfer instead of one to receive. It names amount and contract, but not the session."""
+
+    __repr__ = hiding("signature")

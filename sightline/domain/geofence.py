@@ -1,11 +1,10 @@
 """Where a device is, against where it should be. One distance function for the whole of Sightline."""
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
 
-from sightline.domain.value import value
+from sightline.domain.value import Value
 
 EARTH_RADIUS_M: Final = 6_371_008.8
 """Mean Earth radius, metres (IUGG)."""
@@ -36,8 +35,7 @@ class DeviceKind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FenceLimits:
+class FenceLimits(Value, kw_only=True):
     """The numbers of the fence; every one is a setting."""
 
     accuracy_slack_m: float = 50.0
@@ -60,8 +58,7 @@ class FenceLimits:
 
 
 @final
-@value
-class Fix:
+class Fix(Value):
     """One reported position. `at_ms` is the receive time; `taken_at_ms` the device's own, else the same."""
 
     lat: float
@@ -83,8 +80,7 @@ class Ring(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
+class Fence(Value, kw_only=True):
     """A circle on the map: centre in degrees, radius in metres."""
 
     lat: float
@@ -114,8 +110,7 @@ def is_implausible(earlier: Fix, later: Fix, speed_limit_mps: float) -> bool:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Track:
+class Track(Value, kw_only=True):
     """A device's adopted fix, and suspect fixes that may be adopted later."""
 
     adopted: Fix | None = None

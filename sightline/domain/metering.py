@@ -19,11 +19,11 @@ reading, and a pause that may end the session, walk over the windows of the past
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, final
 
 from sightline.domain.units import SECOND_MS, MicroUsdc, ceil_div, floor_div
+from sightline.domain.value import Value
 
 Interval = tuple[int, int]
 
@@ -47,8 +47,7 @@ class PauseReason(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeterLimits:
+class MeterLimits(Value, kw_only=True):
     """The limits of LIVE enforcement; each is a setting."""
 
     silence_ms: int = 10_000
@@ -65,8 +64,7 @@ class Gap(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(Value):
     """The proofs of one signal as sorted disjoint runs, and the first break of each broken gap."""
 
     runs: tuple[Interval, ...] = ()
@@ -188,8 +186,7 @@ class FenceWindow(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Value, kw_only=True):
     """Everything the meter of one session knows. `first_outside_ms` is a fix outside that waits for a second one."""
 
     started_at_ms: int
@@ -197,16 +194,6 @@ class Evidence:
     media: Signal = Signal()
     fence_windows: tuple[FenceWindow, ...] = ()
     first_outside_ms: int | None = None
-
-    def with_media(self, media: Signal) -> "Evidence":
-        """Return a copy with another signal of the media."""
-        return Evidence(
-            started_at_ms=self.started_at_ms,
-            presence=self.presence,
-            media=media,
-            fence_windows=self.fence_windows,
-            first_outside_ms=self.first_outside_ms,
-        )
 
     @property
     def newest_ms(self) -> int:
@@ -221,8 +208,7 @@ class Evidence:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Value):
     """A dirty span; `to_ms` is None while it is open."""
 
     from_ms: int
@@ -238,8 +224,7 @@ class _Known(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Value, kw_only=True):
     """The meter at one instant. `pause` is the open window with the earliest start, or None while RUNNING."""
 
     windows: tuple[Window, ...]
@@ -249,8 +234,7 @@ class Reading:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PauseEnd:
+class PauseEnd(Value):
     """A session ended by its pauses: at `ended_at_ms`, which was known at `decided_at_ms` for the first time."""
 
     ended_at_ms: int

@@ -1,11 +1,10 @@
 """What a second costs: a base rate times factors in basis points, rounded half up, never free."""
 
-from dataclasses import dataclass
 from typing import Final, final
 
 from sightline.domain.settlement import BASIS_POINTS
 from sightline.domain.units import MicroUsdc, floor_div, round_half_up_div
-from sightline.domain.value import value
+from sightline.domain.value import Value
 
 SUPPLY_STEP_BPS: Final = 625
 SUPPLY_NEUTRAL: Final = 4
@@ -17,8 +16,7 @@ CORRIDOR_RANGE_BPS: Final = (5_000, 30_000)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(Value, kw_only=True):
     """A rate per second and the factors that made it, in basis points."""
 
     base_rate: MicroUsdc
@@ -58,8 +56,7 @@ def price(base_rate: MicroUsdc, *, supply: int, demand: int, corridor_bps: int =
 
 
 @final
-@value
-class Quote:
+class Quote(Value):
     """A stored price for a point and a duration, bound to one workspace, good once."""
 
     id: str

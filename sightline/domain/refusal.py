@@ -1,8 +1,9 @@
 """Why a call is refused: a value that state machines return and the HTTP edge maps to a response."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
+
+from sightline.domain.value import Value
 
 
 class Code(StrEnum):
@@ -29,8 +30,7 @@ class Code(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Value):
     """One refusal. `detail` is the public label `area:what`; `message` replaces the default text of the code."""
 
     code: Code

@@ -1,16 +1,15 @@
 """What is settled on the chain for ended sessions, and payments that are read from the chain."""
 
-from dataclasses import dataclass
 from typing import Final, final
 
 from sightline.domain.units import MicroUsdc, floor_div
+from sightline.domain.value import Value
 
 BASIS_POINTS = 10_000
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettlementPayload:
+class SettlementPayload(Value, kw_only=True):
     """The amounts and parties of one settlement; to_amount + fee_amount = rate x chargeable_seconds, exactly."""
 
     session_id: str
@@ -31,8 +30,7 @@ def fee_of(charged: MicroUsdc, platform_fee_bps: int) -> MicroUsdc:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainPayment:
+class ChainPayment(Value, kw_only=True):
     """A Settled event of the contract. Addresses and hashes are lower-case; amounts are micro-USDC."""
 
     session_id_hash: str
@@ -55,8 +53,7 @@ class ChainPayment:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownPayments:
+class UnknownPayments(Value, kw_only=True):
     """Number and sum of the payments that are final and unknown to the database."""
 
     count: int = 0
@@ -67,8 +64,7 @@ NO_PAYMENTS: Final = UnknownPayments()
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaymentSums:
+class PaymentSums(Value, kw_only=True):
     """Number and sum of the payments in the books: settlements that are on the chain, and adopted payments."""
 
     settled: UnknownPayments

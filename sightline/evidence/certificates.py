@@ -4,7 +4,6 @@ The signing certificate follows the C2PA certificate profile (C2PA 2.1, section 
 usage for documents, and an issuer other than itself.
 """
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self, final
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from sightline.domain.value import Value, hiding
 from sightline.ports.ids import Ids
 from sightline.system.files import write_durably
 from sightline.system.x509 import certificate_builder, key_pem_of, key_usage, name_of, pem_of
@@ -28,14 +28,15 @@ for this long. The signing key is in memory only."""
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SigningIdentity:
+class SigningIdentity(Value, kw_only=True):
     """A private key and its certificate chain."""
 
-    key: ec.EllipticCurvePrivateKey = field(repr=False)
+    key: ec.EllipticCurvePrivateKey
     """P-256; signs by ES256."""
     chain: bytes
     """PEM: the signing certificate, then its issuers."""
+
+    __repr__ = hiding("key")
 
     @classmethod
     def from_files(cls, key_file: Path, chain_file: Path) -> Self:

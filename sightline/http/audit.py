@@ -1,7 +1,6 @@
 """Record privileged acts in the audit log: one entry before the act, one with its outcome after it."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TypeVar, final
 
 import structlog
@@ -9,6 +8,7 @@ import trio
 
 from sightline.domain.access import Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError, SightlineError
+from sightline.domain.value import Value, hiding
 from sightline.ports.administration import AuditAction, AuditEntry, AuditLog, AuditOutcome
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -21,8 +21,7 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(Value):
     """Who does what to whom, and why."""
 
     actor: str
@@ -32,13 +31,14 @@ class Act:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Value):
     """Wraps privileged acts. An act whose first entry cannot be written is not done."""
 
     entries: AuditLog
     clock: Clock
-    ids: Ids = field(repr=False)
+    ids: Ids
+
+    __repr__ = hiding("ids")
 
     async def record(self, act: Act, work: Callable[[], Awaitable[T]]) -> T:
         """Write an entry, do the work, and write its outcome.

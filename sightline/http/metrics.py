@@ -6,7 +6,6 @@ for each number, and one thread alone counts here.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
 from typing import Final, TypeAlias, final
@@ -17,6 +16,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from sightline.domain.value import Value
+
 _BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, inf)
 _BOUNDS: Final = tuple(map(floatToGoString, _BUCKETS_S))
 
@@ -24,8 +25,7 @@ Labels: TypeAlias = tuple[str, ...]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class MetricFamily:
+class MetricFamily(Value):
     """One metric: a number, or one number per combination of labels. The name has no prefix `sightline_`."""
 
     name: str

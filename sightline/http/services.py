@@ -1,11 +1,11 @@
 """The services that the resources call, as bootstrap passes them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, final
 
 from sightline.actors.service.broker import Broker
+from sightline.domain.value import Value, hiding
 from sightline.evidence.signing import C2paEvidence
 from sightline.http.audit import Audit
 from sightline.http.pipeline.stream_tickets import StreamTickets
@@ -36,8 +36,7 @@ FrameSigning: TypeAlias = Literal["off", "request", "always"]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceOptions:
+class ResourceOptions(Value, kw_only=True):
     """Settings of the resources."""
 
     build_sha: str = "unknown"
@@ -49,7 +48,7 @@ class ResourceOptions:
     """Maximum concurrent event and frame streams of one workspace."""
     frame_retry_ms: int = 250
     """Delay before the multipart stream looks again when no frame is available."""
-    webhook_secret: bytes = field(default=b"", repr=False)
+    webhook_secret: bytes = b""
     """HMAC key of the video provider's webhooks; empty: webhooks are refused."""
     frame_signing: FrameSigning = "off"
     webhook_skew_ms: int = 300_000
@@ -71,10 +70,11 @@ class ResourceOptions:
     invoice_issuer: str = "Sightline"
     """Name and address of who issues invoices, lines separated by `|`."""
 
+    __repr__ = hiding("webhook_secret")
+
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class Services(Value, kw_only=True):
     """Services of the public resources."""
 
     broker: Broker
@@ -117,8 +117,7 @@ Readiness: TypeAlias = Callable[[], Awaitable[Mapping[str, ReadinessCheck]]]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InternalServices:
+class InternalServices(Value, kw_only=True):
     """Services of the internal listener."""
 
     store: Store

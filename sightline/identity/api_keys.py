@@ -1,13 +1,13 @@
 """Mint, list and revoke API keys, and those of one session. The caller has checked the permission (`domain.access`)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, final
 from uuid import UUID
 
 from sightline.domain.access import Environment, KeyLimits, Scope
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import MINUTE_MS, SECOND_MS
+from sightline.domain.value import Value
 from sightline.identity import refusals
 from sightline.identity.key_codec import SECRET_BYTES, KeyHasher, compose_key, shown_prefix
 from sightline.ports.clock import Clock
@@ -34,8 +34,7 @@ SHARES_LISTED_MAX: Final = 100
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKeyOptions:
+class ApiKeyOptions(Value, kw_only=True):
     """Limits of API keys."""
 
     live_max: int = 50

@@ -9,7 +9,6 @@ because the revocation may have been taken back. Keys of share links are not cac
 Last uses are collected in memory and written in batches, so a request costs no write.
 """
 
-from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol, final
 
 import trio
@@ -17,6 +16,7 @@ import trio
 from sightline.domain.access import ApiKeyPrincipal, Holder, Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Refusal
+from sightline.domain.value import Value
 from sightline.identity import refusals
 from sightline.identity.api_keys import GRANT_CACHE_MS
 from sightline.identity.cookies import CookieCodec, session_cookie
@@ -39,8 +39,7 @@ class CredentialHeaders(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthenticatorOptions:
+class AuthenticatorOptions(Value, kw_only=True):
     """How API keys are cached."""
 
     key_cache_ms: int = 30_000

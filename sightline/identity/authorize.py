@@ -6,20 +6,19 @@ graph on each call.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import final
 
 from sightline.domain.access import RULES, Operation, Principal, WalletPrincipal, may_call
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import HOUR_MS
+from sightline.domain.value import Value, replace
 from sightline.identity import refusals
 from sightline.identity.members import Members
 from sightline.ports.clock import Clock
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizeOptions:
+class AuthorizeOptions(Value, kw_only=True):
     """Settings of authorization."""
 
     signature_age_max_ms: int = 12 * HOUR_MS

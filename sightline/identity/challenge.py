@@ -5,11 +5,11 @@ stored text, so no text from a client is ever parsed. The client controls only t
 of that address.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, final
 
+from sightline.domain.value import Value
 from sightline.ports.identity import Purpose
 
 NONCE_BYTES: Final = 16
@@ -22,8 +22,7 @@ _STATEMENTS: Final = MappingProxyType(
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChallengeText:
+class ChallengeText(Value, kw_only=True):
     """The fields of the text. `address` is in EIP-55 form; `domain` and `uri` are those that the browser shows.
 
     Source: EIP-4361, sections "Message Format" and "Informal Message Template".

@@ -14,11 +14,11 @@ import hmac
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, final
 
 from sightline.domain.access import Role, WalletPrincipal
 from sightline.domain.units import HOUR_MS, MINUTE_MS
+from sightline.domain.value import Value, hiding
 
 COOKIE_NAME: Final = "svc_session"
 HOST_COOKIE_NAME: Final = "__Host-svc_session"
@@ -39,12 +39,13 @@ _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CookieKey:
+class CookieKey(Value):
     """A signing key and its public name (`kid`, 1..32 of `[A-Za-z0-9_-]`). `secret` has at least 32 bytes."""
 
     kid: str
-    secret: bytes = field(repr=False)
+    secret: bytes
+
+    __repr__ = hiding("secret")
 
     def __post_init__(self) -> None:
         """Check name and length."""

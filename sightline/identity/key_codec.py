@@ -8,10 +8,10 @@ bits need no slow hash, and without the pepper a leaked table cannot be used to 
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass, field
 from typing import Final, final
 
 from sightline.domain.access import Environment
+from sightline.domain.value import Value, hiding
 
 SECRET_BYTES: Final = 32
 _ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -43,11 +43,12 @@ def shown_prefix(key: str) -> str:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class KeyHasher:
+class KeyHasher(Value):
     """Computes digests of keys with the server's pepper, which must be as secret and durable as the key table."""
 
-    pepper: bytes = field(repr=False)
+    pepper: bytes
+
+    __repr__ = hiding("pepper")
 
     def digest(self, key: str) -> bytes:
         """Return the 32-byte digest under which a key is stored."""

@@ -5,7 +5,6 @@ attempts with one nonce cause one chain call. If a dependency fails before the o
 back, because a 503 must have no effect. The answers for a used and for an unknown nonce are equal.
 """
 
-from dataclasses import dataclass, replace
 from typing import Final, final
 
 import structlog
@@ -14,6 +13,7 @@ from sightline.domain.access import Role, WalletPrincipal
 from sightline.domain.addresses import parse_address
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.units import MINUTE_MS
+from sightline.domain.value import Value, replace
 from sightline.identity import refusals
 from sightline.identity.challenge import NONCE_BYTES, ChallengeText
 from sightline.identity.cookies import CookieCodec
@@ -29,8 +29,7 @@ _NONCE_LENGTH_MAX: Final = 64
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignInOptions:
+class SignInOptions(Value, kw_only=True):
     """The server's identity in the signed text. `domain` is host[:port] of `uri`, as the browser shows it."""
 
     domain: str

@@ -15,7 +15,6 @@ calls. A revert, an endless loop or an off-chain lookup (ERC-3668, never followe
 the node does not answer, the result is unknown: ChainUnavailableError.
 """
 
-from dataclasses import dataclass
 from typing import Final, final
 
 import trio
@@ -24,6 +23,7 @@ from eth_abi.exceptions import DecodingError
 from eth_utils.crypto import keccak
 
 from sightline.domain.addresses import recovered_address
+from sightline.domain.value import Value
 from sightline.ports.chain import CallRevertedError, ChainReader, ChainUnavailableError
 
 _MAGIC_1271: Final = bytes.fromhex("1626ba7e")
@@ -32,8 +32,7 @@ _MARK_6492: Final = bytes.fromhex("6492") * 16
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignatureOptions:
+class SignatureOptions(Value, kw_only=True):
     """Limits of one verification."""
 
     gas_max: int = 2_000_000

@@ -11,7 +11,6 @@ row grants nothing, but a row without its edge would lock its owner out.
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final, TypeVar, final
@@ -41,6 +40,7 @@ from authzed.api.v1.schema_service_pb2_grpc import SchemaServiceStub
 
 from sightline.domain.consistency import ConsistencyTokens
 from sightline.domain.errors import AuthzUnavailableError, InvariantError, OutcomeUnknownError
+from sightline.domain.value import Value, hiding
 from sightline.identity.breaker import Breaker
 from sightline.ports.relations import (
     OPERATOR_WORKSPACE,
@@ -80,12 +80,11 @@ _NOT_SENT: Final = ("failed to connect", "connection refused", "name resolution"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpiceDbOptions:
+class SpiceDbOptions(Value, kw_only=True):
     """Address, credentials and time limits of SpiceDB. `endpoint` is host:port."""
 
     endpoint: str
-    preshared_key: str = field(repr=False)
+    preshared_key: str
     is_tls: bool = True
     ca_certificates: bytes | None = None
     """Certificate authority as PEM; None uses the system's."""
@@ -94,6 +93,8 @@ class SpiceDbOptions:
     threads_max: int = 16
     breaker_failures: int = 5
     breaker_pause_ms: int = 2_000
+
+    __repr__ = hiding("preshared_key")
 
 
 @asynccontextmanager

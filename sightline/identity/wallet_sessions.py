@@ -5,12 +5,12 @@ it has not been ended by a logout or from another device, and its last use is re
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, final
 
 from sightline.domain.access import WalletPrincipal
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import HOUR_MS
+from sightline.domain.value import Value
 from sightline.identity import refusals
 from sightline.identity.cookies import LIFETIME_MS
 from sightline.identity.recent import LastUses, RecentReads
@@ -29,8 +29,7 @@ _USER_AGENT_LENGTH_MAX: Final = 200
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalletSessionOptions:
+class WalletSessionOptions(Value, kw_only=True):
     """Idle timeout of a sign-in, and how rows are cached."""
 
     idle_timeout_ms: int = 12 * HOUR_MS

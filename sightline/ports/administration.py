@@ -4,12 +4,12 @@ Every method raises StoreUnavailableError or OutcomeUnknownError (sightline.doma
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, final
 
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session, SessionState
+from sightline.domain.value import Value
 
 
 class AuditAction(StrEnum):
@@ -43,8 +43,7 @@ class AuditOutcome(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
+class AuditEntry(Value, kw_only=True):
     """One row of the audit log. Both entries of an act have the same `act_id`."""
 
     act_id: str
@@ -74,8 +73,7 @@ class AuditLog(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspension:
+class Suspension(Value, kw_only=True):
     """A workspace whose calls are refused."""
 
     workspace_id: str
@@ -85,8 +83,7 @@ class Suspension:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionNote:
+class SessionNote(Value, kw_only=True):
     """What an administrator wrote about a session."""
 
     session_id: str
@@ -104,8 +101,7 @@ class RefundState(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refund:
+class Refund(Value, kw_only=True):
     """A transfer to the payer of a session."""
 
     session_id: str
@@ -123,8 +119,7 @@ class Refund:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFilter:
+class SessionFilter(Value, kw_only=True):
     """Which sessions to list, newest first."""
 
     states: frozenset[SessionState] = frozenset()

@@ -3,13 +3,13 @@
 At most once: a frame may be lost, and is never delivered twice. Frames of one sender to one receiver arrive in order.
 """
 
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, final
+
+from sightline.domain.value import Value
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Value):
     """A frame that another server sent to this one."""
 
     frame: bytes
@@ -18,8 +18,7 @@ class Received:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Undelivered:
+class Undelivered(Value):
     """The receiver of a frame did not exist: the frame was surely not delivered."""
 
     serial: int
@@ -27,8 +26,7 @@ class Undelivered:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(Value):
     """This server was disconnected: frames that were sent to it or by it before may be lost."""
 
 
@@ -36,8 +34,7 @@ Arrival: TypeAlias = Received | Undelivered | Interrupted
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusStatistics:
+class BusStatistics(Value, kw_only=True):
     """Counts since the start, for metrics."""
 
     is_connected: bool = True

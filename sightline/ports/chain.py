@@ -1,10 +1,10 @@
 """The port of the chain: its configuration, pinned reads, the faucet, and news from relayer and watcher."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, final
 
 from sightline.domain.errors import ChainUnavailableError, SightlineError
+from sightline.domain.value import Value
 from sightline.ports.ledger import SettlementState
 
 __all__ = [
@@ -39,8 +39,7 @@ class ChainChangedError(SightlineError):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainConfig:
+class ChainConfig(Value, kw_only=True):
     """The values with which a client configures its wallet; addresses are EIP-55.
 
     `rpc_url` is the address of the node. When `rpc_is_private`, the HTTP layer shows its own guarded endpoint instead.
@@ -82,8 +81,7 @@ class ChainReader(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefundRequest:
+class RefundRequest(Value, kw_only=True):
     """A refund that an administrator asks for."""
 
     session_id: str
@@ -98,8 +96,7 @@ class RefundRequest:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettlementUpdate:
+class SettlementUpdate(Value, kw_only=True):
     """Reports that a settlement is CONFIRMED. Delivered at least once, until the callback has returned."""
 
     session_id: str
@@ -116,8 +113,7 @@ OnFunds: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaucetPayment:
+class FaucetPayment(Value, kw_only=True):
     """A payment of the faucet. `tx_hash` is the mined mint transaction."""
 
     tx_hash: str

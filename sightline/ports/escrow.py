@@ -1,18 +1,17 @@
 """The port of the escrow: holds that the contract opens before a session, and what the meter signs about them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 from sightline.domain.escrow import ConsentKind, ExactTransfer, PayerConsent, SignedMandate
 from sightline.domain.session.model import Session, SessionExtension, Terms
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import Value, hiding
 from sightline.ports.ledger import OutboxRecord, TransactionOutbox
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldOpening(OutboxRecord):
+class HoldOpening(OutboxRecord, kw_only=True):
     """A hold that the contract shall open for a session, or has opened. Addresses are lower-case."""
 
     payer: str
@@ -28,8 +27,7 @@ class HoldOpening(OutboxRecord):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldExtension(OutboxRecord):
+class HoldExtension(OutboxRecord, kw_only=True):
     """An amount that the contract shall add to a session's hold, or has added.
 
     `session_id` is the extension's own id, by which the outbox knows the row; `session_id_hash` is the session's.
@@ -41,8 +39,7 @@ class HoldExtension(OutboxRecord):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllowancePermit(OutboxRecord):
+class AllowancePermit(OutboxRecord, kw_only=True):
     """A permit (EIP-2612) that the relayer shall send, or has sent, for a payer. Addresses are lower-case.
 
     `session_id` is the permit's own id, by which the outbox knows the row: a part of what was signed, so that a repeat
@@ -55,12 +52,13 @@ class AllowancePermit(OutboxRecord):
     nonce: int
     """The owner's nonce in the token."""
     deadline_s: int
-    signature: str = field(repr=False)
+    signature: str
+
+    __repr__ = hiding("signature")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedPermit:
+class SignedPermit(Value, kw_only=True):
     """A permit as a payer sends it."""
 
     owner: str
@@ -68,12 +66,13 @@ class SignedPermit:
     amount: MicroUsdc
     nonce: int
     deadline_s: int
-    signature: str = field(repr=False)
+    signature: str
+
+    __repr__ = hiding("signature")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermitTerms:
+class PermitTerms(Value, kw_only=True):
     """What a payer signs, so that the relayer sets its allowance. Addresses are EIP-55."""
 
     owner: str
@@ -186,8 +185,7 @@ class Mandates(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedStatement:
+class SignedStatement(Value, kw_only=True):
     """The meter's signed reading of a session whose charge is in escrow.
 
     With it and the hold, anyone can claim the charge from the contract: at any time if it is final, otherwise from an
@@ -202,8 +200,7 @@ class SignedStatement:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscrowTerms:
+class EscrowTerms(Value, kw_only=True):
     """What a payer signs for one session."""
 
     session_id: str
@@ -215,8 +212,7 @@ class EscrowTerms:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactAsset:
+class ExactAsset(Value, kw_only=True):
     """What a client of x402's scheme exact pays with, and to whom. Addresses are EIP-55."""
 
     chain_id: int
@@ -229,8 +225,7 @@ class ExactAsset:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactPayment:
+class ExactPayment(Value, kw_only=True):
     """A signed EIP-3009 transfer to the contract, as a client of x402's scheme exact sends it."""
 
     payer: str
@@ -238,7 +233,9 @@ class ExactPayment:
     amount: MicroUsdc
     valid_before_s: int
     transfer: ExactTransfer
-    signature: str = field(repr=False)
+    signature: str
+
+    __repr__ = hiding("signature")
 
     def consent(self) -> PayerConsent:
         """Return it as the payer's consent to one session."""

@@ -1,9 +1,9 @@
 """Port of the evidence in frames and clips: what a picture shows, embedded in the file, and a signature over it."""
 
-from dataclasses import dataclass
 from typing import final
 
 from sightline.domain.geofence import Fix
+from sightline.domain.value import Value
 from sightline.ports.video import Clip, Frame
 
 
@@ -12,8 +12,7 @@ class EvidenceUnavailableError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameFacts:
+class FrameFacts(Value, kw_only=True):
     """What the server knows of one frame."""
 
     session_id: str
@@ -25,8 +24,7 @@ class FrameFacts:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClipFacts:
+class ClipFacts(Value, kw_only=True):
     """What the server knows of one clip. The position is that of its end."""
 
     session_id: str

@@ -1,13 +1,15 @@
 """Readiness checks: whether the server should receive calls."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import final
+
+from msgspec import field
+
+from sightline.domain.value import Value
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadinessCheck:
+class ReadinessCheck(Value, kw_only=True):
     """Result of one readiness check."""
 
     is_ok: bool

@@ -4,13 +4,13 @@ Members have no table: a membership is an edge of the authorization graph (`sigh
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import Final, Protocol, TypeAlias, final
 
 from sightline.domain.access import Environment, KeyLimits, Role, Scope, WalletPrincipal
 from sightline.domain.operator.model import Workspace
 from sightline.domain.units import DAY_MS
+from sightline.domain.value import Value, hiding
 from sightline.ports.relations import RelationTuple, TupleUpdate
 from sightline.ports.store import IdempotencyRecord
 
@@ -23,8 +23,7 @@ class Purpose(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nonce:
+class Nonce(Value, kw_only=True):
     """One sign-in challenge and the exact text to sign. `address` is lower case."""
 
     value: str
@@ -36,8 +35,7 @@ class Nonce:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKeyRecord:
+class ApiKeyRecord(Value, kw_only=True):
     """The stored data of an API key, without the key. `grace_ends_at_ms` is set together with `revoked_at_ms`."""
 
     key_id: str
@@ -67,8 +65,7 @@ class ApiKeyRecord:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalletSession:
+class WalletSession(Value, kw_only=True):
     """One sign-in of a wallet. The session cookie names it by `session_id`; ending it makes the cookie invalid.
 
     `wallet_address` is in EIP-55 form. `client_ip` and `user_agent` (at most 200 characters) are those of the sign-in.
@@ -84,8 +81,7 @@ class WalletSession:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(Value, kw_only=True):
     """A wallet's role in a workspace. `wallet_address` is in EIP-55 form.
 
     With an invitation it is no member yet: `role` is the one that the invitation offers.
@@ -223,8 +219,7 @@ class IdentityStore(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationCode:
+class AuthorizationCode(Value, kw_only=True):
     """What a member has allowed, until the client exchanges the code for tokens. `client` is a digest of its id."""
 
     digest: bytes
@@ -249,8 +244,7 @@ class TokenKind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrantToken:
+class GrantToken(Value, kw_only=True):
     """A token of a grant, by its digest. A refresh token is used once."""
 
     digest: bytes
@@ -262,8 +256,7 @@ class GrantToken:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FoundToken:
+class FoundToken(Value):
     """A stored token, and the key of its grant."""
 
     token: GrantToken
@@ -311,8 +304,7 @@ class GrantStore(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invitation:
+class Invitation(Value, kw_only=True):
     """An open invitation of a wallet to a workspace. Addresses are in EIP-55 form."""
 
     id: str
@@ -326,8 +318,7 @@ class Invitation:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceivedInvitation:
+class ReceivedInvitation(Value, kw_only=True):
     """An invitation as the invited wallet sees it."""
 
     invitation: Invitation
@@ -335,8 +326,7 @@ class ReceivedInvitation:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvitationLimits:
+class InvitationLimits(Value, kw_only=True):
     """Bounds of invitations. They hold under concurrent calls."""
 
     open_max: int = 50
@@ -428,8 +418,7 @@ class InvitationStore(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Challenge:
+class Challenge(Value, kw_only=True):
     """A text for a wallet to sign (EIP-4361), identified by its nonce."""
 
     nonce: str
@@ -438,8 +427,7 @@ class Challenge:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Value):
     """A workspace that a wallet can access, and the wallet's role in it."""
 
     workspace: Workspace
@@ -447,23 +435,25 @@ class Membership:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedIn:
+class SignedIn(Value, kw_only=True):
     """An opened wallet session."""
 
     principal: WalletPrincipal
-    set_cookie: str = field(repr=False)
+    set_cookie: str
     """The Set-Cookie header that carries the session. It is a secret of the client."""
     memberships: tuple[Membership, ...] = ()
 
+    __repr__ = hiding("set_cookie")
+
 
 @final
-@dataclass(frozen=True, slots=True)
-class MintedKey:
+class MintedKey(Value):
     """A new API key. The plaintext is returned once and not stored."""
 
     record: ApiKeyRecord
-    plaintext: str = field(repr=False)
+    plaintext: str
+
+    __repr__ = hiding("plaintext")
 
 
 @final
@@ -483,8 +473,7 @@ class WithdrawalKind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Withdrawal:
+class Withdrawal(Value, kw_only=True):
     """One change. The newest entry of a kind, workspace and subject says what is true."""
 
     kind: WithdrawalKind

@@ -6,9 +6,10 @@ raises the epoch of each shard, so that writes of the earlier owner are refused.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import Final, Protocol, final
+
+from sightline.domain.value import Value
 
 
 @final
@@ -24,8 +25,7 @@ class ServerRole(IntEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class WireRange:
+class WireRange(Value):
     """The versions that a server sends and understands, both ends included."""
 
     first: int
@@ -63,8 +63,7 @@ RENEW_DEADLINE_S: Final = 1.0
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerIdentity:
+class ServerIdentity(Value, kw_only=True):
     """Identifies one run of a server."""
 
     incarnation: str
@@ -105,8 +104,7 @@ class ServiceHeldError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerState:
+class ServerState(Value, kw_only=True):
     """One server that has entered, as the database sees it."""
 
     incarnation: str
@@ -127,8 +125,7 @@ class ServerState:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFigures:
+class ServerFigures(Value, kw_only=True):
     """What a server reports about itself every few seconds, for people."""
 
     name: str = ""
@@ -141,8 +138,7 @@ class ServerFigures:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerReport:
+class ServerReport(Value, kw_only=True):
     """One server with a lease, for people."""
 
     incarnation: str
@@ -164,8 +160,7 @@ class ServerReport:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnershipReport:
+class OwnershipReport(Value, kw_only=True):
     """Who owns what."""
 
     servers: tuple[ServerReport, ...]

@@ -5,7 +5,6 @@ method is idempotent: a second call with the same arguments changes nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, Self, TypeVar, final
 
@@ -15,6 +14,7 @@ from sightline.domain.errors import SightlineError
 from sightline.domain.session.model import Ended, Session
 from sightline.domain.settlement import ChainPayment, PaymentSums, SettlementPayload, UnknownPayments
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import Value
 
 DAY_MS: Final = 86_400_000
 HEADERS_MIN: Final = 256
@@ -109,8 +109,7 @@ class LedgerEventKind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Value, kw_only=True):
     """A signed transaction of a settlement. Attempts are never deleted, because any of them may be mined.
 
     The settlements of a batch each have an attempt with the same nonce, hash and bytes.
@@ -127,8 +126,7 @@ class Attempt:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inclusion:
+class Inclusion(Value, kw_only=True):
     """The block that includes a row's transaction, and the index of the contract's event in that block."""
 
     tx_hash: str
@@ -139,8 +137,7 @@ class Inclusion:
     """Of an opened hold: the block's time, which is part of the hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxRecord:
+class OutboxRecord(Value, kw_only=True):
     """One row of an outbox: what shall happen on the chain for a session, with its attempts, oldest first.
 
     `tx_hash` is the mined transaction, or the newest attempt before one is mined. `retry_at_ms` is when a waiting
@@ -170,8 +167,7 @@ RecordT = TypeVar("RecordT", bound=OutboxRecord)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettlementRecord(OutboxRecord):
+class SettlementRecord(OutboxRecord, kw_only=True):
     """One settlement. `on_chain` has the parties and numbers of the contract's event where it is MISMATCHED."""
 
     payload: SettlementPayload
@@ -184,8 +180,7 @@ class SettlementRecord(OutboxRecord):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionProof:
+class SessionProof(Value, kw_only=True):
     """The recorded end of a session and its hold. A settlement is signed only if it equals them."""
 
     payer: str
@@ -232,8 +227,7 @@ class WrittenOffMeanwhileError(SightlineError):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockRef:
+class BlockRef(Value, kw_only=True):
     """A block by its number, its hash and its parent's hash."""
 
     number: int
@@ -242,8 +236,7 @@ class BlockRef:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class LiveHold:
+class LiveHold(Value):
     """What is reserved for a LIVE session: its maximum charge."""
 
     session_id: str
@@ -388,8 +381,7 @@ class SettlementOutbox(TransactionOutbox[SettlementRecord], Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainIdentity:
+class ChainIdentity(Value, kw_only=True):
     """The chain and the contracts that this database belongs to. Written once."""
 
     chain_id: int
@@ -399,8 +391,7 @@ class ChainIdentity:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalletReading:
+class WalletReading(Value, kw_only=True):
     """Balance, allowance and limits of one address, read pinned to one block."""
 
     address: str
@@ -421,8 +412,7 @@ class WalletReading:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpendingLimits:
+class SpendingLimits(Value, kw_only=True):
     """The limits that a payer set on the settlement contract (`setLimits`); `spent` was charged on UTC day `day`."""
 
     per_session: int
@@ -440,8 +430,7 @@ class SpendingLimits:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainEvent:
+class ChainEvent(Value, kw_only=True):
     """A log that concerns a tracked address, before it is written to the ledger of each workspace with that address."""
 
     address: str
@@ -457,8 +446,7 @@ class ChainEvent:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BooksReading:
+class BooksReading(Value, kw_only=True):
     """The journal's entries of all events in the blocks `first` to `through`, in the order of the chain."""
 
     first: int
@@ -467,8 +455,7 @@ class BooksReading:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnTransaction:
+class OwnTransaction(Value, kw_only=True):
     """A transaction that a key of this service has signed."""
 
     tx_hash: str
@@ -478,8 +465,7 @@ class OwnTransaction:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockApplication:
+class BlockApplication(Value, kw_only=True):
     """The changes that the watcher read from blocks up to `head`, applied in one transaction.
 
     `previous` is the cursor before them, None for the first application; the store compares it. `settled` holds the
@@ -515,8 +501,7 @@ class BlockApplication:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalletView:
+class WalletView(Value, kw_only=True):
     """The stored wallet of one workspace. All numbers are zero and the block is 0 until the first reading."""
 
     workspace_id: str
@@ -537,8 +522,7 @@ class WalletView:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerRow:
+class LedgerRow(Value, kw_only=True):
     """One event in a workspace's ledger. `sequence` orders rows by first sight; `removed` rows are kept."""
 
     sequence: int
@@ -559,8 +543,7 @@ class LedgerRow:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerQuery:
+class LedgerQuery(Value, kw_only=True):
     """Selects ledger rows: newest first, below `before_sequence` if given; block bounds are inclusive."""
 
     limit: int
@@ -578,8 +561,7 @@ class UsageSide(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class UsageDay:
+class UsageDay(Value):
     """The ended sessions of a workspace on one UTC day; `day` counts from the epoch.
 
     `to_amount` went to operators, `fee_amount` to the platform. Write-offs are left out.
@@ -763,8 +745,7 @@ class PaymentJournal(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEntry:
+class StoredEntry(Value, kw_only=True):
     """An entry of the journal with its place. `reverses` is the entry that it takes back."""
 
     id: int

@@ -5,15 +5,14 @@ Names and shapes are SpiceDB's, so that the embedded graph and SpiceDB are inter
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, final
 
 from sightline.domain.access import Role
+from sightline.domain.value import Value
 
 
 @final
-@dataclass(frozen=True, slots=True, order=True)
-class ObjectRef:
+class ObjectRef(Value, order=True):
     """One object of the graph. `id` is a lower-case UUID or wallet address."""
 
     type: str
@@ -21,8 +20,7 @@ class ObjectRef:
 
 
 @final
-@dataclass(frozen=True, slots=True, order=True)
-class RelationTuple:
+class RelationTuple(Value, order=True):
     """One edge of the graph."""
 
     resource: ObjectRef
@@ -31,8 +29,7 @@ class RelationTuple:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class TupleUpdate:
+class TupleUpdate(Value):
     """Adds one edge or, with `present` false, removes it. Both are idempotent."""
 
     edge: RelationTuple
@@ -44,8 +41,7 @@ class TupleUpdate:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(Value):
     """Edges to be written together with a caller's row.
 
     If `in_commit` is not empty, the caller's transaction must write these tuples (`write_tuples`), and its revision

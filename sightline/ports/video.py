@@ -1,15 +1,16 @@
 """Port of a video backend: live inputs, media events, the newest frame, WHIP and WHEP signalling."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias, final
 
 import trio
+from msgspec import field
 
 from sightline.domain.access import Holder
 from sightline.domain.errors import VideoUnavailableError
 from sightline.domain.session.model import VideoInput as VideoInput
+from sightline.domain.value import Value, hiding
 
 
 class MediaKind(Enum):
@@ -32,8 +33,7 @@ class MediaKind(Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaEvent:
+class MediaEvent(Value, kw_only=True):
     """A media event of an input. Events of one input are in the order in which they happened."""
 
     ref: str
@@ -55,8 +55,7 @@ class PictureState(Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameQuery:
+class FrameQuery(Value, kw_only=True):
     """Parameters of a request for a frame."""
 
     width: int | None = None
@@ -72,11 +71,10 @@ class FrameQuery:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(Value, kw_only=True):
     """The newest frame as a JPEG."""
 
-    jpeg: bytes = field(repr=False)
+    jpeg: bytes
     sequence: int
     """Strictly increasing per session, across publisher takeovers, restarts, and servers: the Unix time in ms at which
     the frame was complete, or more."""
@@ -95,6 +93,8 @@ class Frame:
     """Which publisher's picture it is: the Unix time in ms at which its connection was there, or more. Increases with
     each one, a reconnection included."""
 
+    __repr__ = hiding("jpeg")
+
 
 class FrameMissingReason(Enum):
     """Why there is no frame."""
@@ -110,8 +110,7 @@ class FrameMissingReason(Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameMissing:
+class FrameMissing(Value, kw_only=True):
     """There is no frame to return."""
 
     reason: FrameMissingReason
@@ -125,11 +124,10 @@ FrameReply: TypeAlias = Frame | FrameMissing
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clip:
+class Clip(Value, kw_only=True):
     """The last seconds of an input as they were received: encoded pictures in a container, without sound."""
 
-    video: bytes = field(repr=False)
+    video: bytes
     media_type: str
     """video/mp4 (H.264, fragmented) or video/webm (VP8)."""
     started_at_ms: int
@@ -148,6 +146,8 @@ class Clip:
     publisher_epoch: int
     """Which publisher's video it is, as in a frame. A clip has one publisher."""
 
+    __repr__ = hiding("video")
+
 
 class ClipMissingReason(Enum):
     """Why there is no clip."""
@@ -163,8 +163,7 @@ class ClipMissingReason(Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClipMissing:
+class ClipMissing(Value, kw_only=True):
     """There is no clip to return."""
 
     reason: ClipMissingReason
@@ -174,29 +173,29 @@ ClipReply: TypeAlias = Clip | ClipMissing
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalRequest:
+class SignalRequest(Value, kw_only=True):
     """A WHIP or WHEP request as received over HTTP."""
 
     kind: str
     """"whip" or "whep"."""
     method: str
-    token: str = field(repr=False)
+    token: str
     """The path segment after /whip/ or /whep/."""
     resource: str | None = None
     """The path segment after the token, if any."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """All request headers, names in lower case."""
-    body: bytes = field(default=b"", repr=False)
+    body: bytes = b""
     base_url: str = ""
     """Scheme and authority as the client sees them, without a trailing slash. Used for an absolute Location header."""
     client_ip: str = ""
     """Address of the client, for rate limits; empty if unknown."""
 
+    __repr__ = hiding("token", "body")
+
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalReply:
+class SignalReply(Value, kw_only=True):
     """The HTTP response to a WHIP or WHEP request."""
 
     status: int

@@ -7,11 +7,11 @@ Every method may raise `StoreUnavailableError` (nothing was written) and, if it 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, final
 
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session
+from sightline.domain.value import Value, hiding
 from sightline.domain.webhooks import DeliveryState, DisabledReason, WebhookEventType
 from sightline.ports.ledger import LedgerRow, SettlementRecord
 from sightline.ports.store import IdempotencyRecord
@@ -21,8 +21,7 @@ LEASE_MS: Final = 30_000
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookEndpoint:
+class WebhookEndpoint(Value, kw_only=True):
     """Where events of a workspace are sent. `event_types` is empty for every type."""
 
     id: str
@@ -47,8 +46,7 @@ class WebhookEndpoint:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointChange:
+class EndpointChange(Value, kw_only=True):
     """What to change of an endpoint; None leaves a field as it is."""
 
     url: str | None = None
@@ -62,8 +60,7 @@ WebhookSubject: TypeAlias = Session | SettlementRecord | LedgerRow | Workspace |
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxRow:
+class OutboxRow(Value, kw_only=True):
     """A committed event of one workspace."""
 
     number: int
@@ -78,8 +75,7 @@ class OutboxRow:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookMessage:
+class WebhookMessage(Value, kw_only=True):
     """An event as it is sent. Every attempt, resend and replay has the same id and body."""
 
     id: str
@@ -90,8 +86,7 @@ class WebhookMessage:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryJob:
+class DeliveryJob(Value, kw_only=True):
     """A claimed delivery, to be attempted within `LEASE_MS`."""
 
     endpoint: WebhookEndpoint
@@ -102,8 +97,7 @@ class DeliveryJob:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRecord:
+class AttemptRecord(Value, kw_only=True):
     """What became of an attempt. `retry_in_ms` is None when there is no further attempt."""
 
     is_delivered: bool
@@ -115,8 +109,7 @@ class AttemptRecord:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookDelivery:
+class WebhookDelivery(Value, kw_only=True):
     """One message for one endpoint, as shown to its workspace."""
 
     number: int
@@ -133,8 +126,7 @@ class WebhookDelivery:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryQuery:
+class DeliveryQuery(Value, kw_only=True):
     """A page of an endpoint's deliveries, newest first, strictly before `before_number`."""
 
     endpoint_id: str
@@ -144,8 +136,7 @@ class DeliveryQuery:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedEvents:
+class ReplayedEvents(Value, kw_only=True):
     """What a replay queued. `next_since_ms` is set when its limit was reached: continue there."""
 
     count: int
@@ -153,8 +144,7 @@ class ReplayedEvents:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookBacklog:
+class WebhookBacklog(Value, kw_only=True):
     """What waits now, for metrics. Deliveries to disabled endpoints are not counted."""
 
     outbox: int
@@ -281,15 +271,14 @@ PUSHES_AT_ONCE_MAX: Final = 8
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushSubscription:
+class PushSubscription(Value, kw_only=True):
     """A browser that is told of the jobs of a workspace. Its URL and keys are secrets of the browser."""
 
     id: str
     workspace_id: str
-    endpoint: str = field(repr=False)
-    p256dh: bytes = field(repr=False)
-    auth: bytes = field(repr=False)
+    endpoint: str
+    p256dh: bytes
+    auth: bytes
     key_id: str | None
     """The API key that allowed it, or None."""
     wallet: str | None
@@ -297,10 +286,11 @@ class PushSubscription:
     renewed_at_ms: int
     """When it was last allowed: the console repeats the call each time it is opened."""
 
+    __repr__ = hiding("endpoint", "p256dh", "auth")
+
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushJob:
+class PushJob(Value, kw_only=True):
     """A claimed push, to be attempted within `PUSH_LEASE_MS`."""
 
     subscription: PushSubscription

@@ -12,13 +12,14 @@ import os
 import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, final
 
 import structlog
 import trio
+from msgspec import Struct, field
 
+from sightline.domain.value import Value, hiding
 from sightline.system.loops import Backoff
 from sightline.system.parent import STOP, leave_with_parent, say_ready
 
@@ -64,8 +65,7 @@ class RestartPause:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildCommand:
+class ChildCommand(Value, kw_only=True):
     """The command line of a child process and its time limits."""
 
     name: str
@@ -77,17 +77,18 @@ class ChildCommand:
     start_timeout_s: float = 60.0
     stop_timeout_s: float = 10.0
     """Seconds from end-of-file on stdin until SIGTERM."""
-    stdin: bytes = field(default=b"", repr=False)
+    stdin: bytes = b""
     """What the child reads on stdin before it waits for end-of-file. At most 60 kB, which a pipe always takes."""
     says_stop: bool = False
     """Whether a stop is announced on stdin, so that the child can tell it from the death of its parent."""
     inherited: Sequence[int] = ()
     """Descriptors that the child inherits, under the same numbers."""
 
+    __repr__ = hiding("stdin")
+
 
 @final
-@dataclass(eq=False, slots=True)
-class Child:
+class Child(Struct, eq=False):
     """A child process that reported that it is ready."""
 
     pid: int

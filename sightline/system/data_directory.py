@@ -8,10 +8,10 @@ import json
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from sightline.domain.value import Value
 from sightline.system.files import write_durably
 
 FILE_NAME: Final = "parts.json"
@@ -23,8 +23,7 @@ class PartMissingError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class DataPart:
+class DataPart(Value):
     """A file whose content is lost if it has to be created again."""
 
     path: str

@@ -1,20 +1,19 @@
 """Run periodic tasks as long as the server runs: a step that fails is logged and retried."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import NoReturn, final
 
 import structlog
 import trio
 
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
+from sightline.domain.value import Value
 
 log = structlog.get_logger("sightline.loops")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class Backoff(Value, kw_only=True):
     """Wait times after consecutive failures: doubled each time, from `first_s` to `max_s` seconds."""
 
     first_s: float = 0.5

@@ -4,13 +4,13 @@ import base64
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from sightline.domain.value import Value, hiding
 from sightline.ports.ids import Ids
 from sightline.system.files import write_durably
 
@@ -19,20 +19,21 @@ SECRET_BYTES: Final = 32
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Secrets:
+class Secrets(Value, kw_only=True):
     """Random keys of 32 bytes each."""
 
-    key_pepper: bytes = field(repr=False)
+    key_pepper: bytes
     """Key of the API keys' hash. Changing it invalidates every API key and webhook signing secret."""
-    cookie_key: bytes = field(repr=False)
+    cookie_key: bytes
     """Signs session cookies."""
-    token_key: bytes = field(repr=False)
+    token_key: bytes
     """Signs consistency tokens."""
-    video_secret: bytes = field(repr=False)
+    video_secret: bytes
     """Publish and play URLs are derived from this key."""
-    webhook_secret: bytes = field(repr=False)
+    webhook_secret: bytes
     """Signs inbound video events."""
+
+    __repr__ = hiding("key_pepper", "cookie_key", "token_key", "video_secret", "webhook_secret")
 
     @property
     def customer_webhook_key(self) -> bytes:
@@ -93,7 +94,7 @@ def load_secrets(path: Path, ids: Ids) -> Secrets:
         ValueError: The file exists but a secret is missing or has another length. It is not replaced: new secrets
             would invalidate every API key, sign-in and media URL.
     """
-    names = list(Secrets.__dataclass_fields__)
+    names = Secrets.__struct_fields__
     if not path.exists():
         made = {name: base64.b64encode(ids.token_bytes(SECRET_BYTES)).decode() for name in names}
         write_durably(path, json.dumps(made, indent=2).encode())
@@ -101,7 +102,7 @@ def load_secrets(path: Path, ids: Ids) -> Secrets:
 
 
 def _read(path: Path) -> Secrets:
-    names = list(Secrets.__dataclass_fields__)
+    names = Secrets.__struct_fields__
     stored = json.loads(path.read_text())
     missing = [name for name in names if name not in stored]
     if missing:

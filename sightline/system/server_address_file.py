@@ -2,16 +2,16 @@
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
+
+from sightline.domain.value import Value
 
 FILE_NAME: Final = "server.json"
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ServerAddresses:
+class ServerAddresses(Value):
     """URLs of the server that was last ready on a data directory. It may have stopped since."""
 
     url: str

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec.structs import asdict
 
 from sightline.ports.identity import Withdrawal, WithdrawalKind
 from sightline.system.files import sync_directory

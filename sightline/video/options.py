@@ -1,17 +1,19 @@
 """Options of the video backends."""
 
-from dataclasses import dataclass, field
 from typing import Final, final
+
+from sightline.domain.value import Value, hiding
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IceServer:
+class IceServer(Value, kw_only=True):
     """A STUN or TURN server that clients are told to use (Link header, RFC 9725 section 4.6)."""
 
     url: str
-    username: str = field(default="", repr=False)
-    credential: str = field(default="", repr=False)
+    username: str = ""
+    credential: str = ""
+
+    __repr__ = hiding("username", "credential")
 
 
 ICE_SCHEMES: Final = ("stun:", "stuns:", "turn:", "turns:")
@@ -34,8 +36,7 @@ def read_ice_servers(text: str) -> tuple[IceServer, ...]:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetOptions:
+class NetOptions(Value, kw_only=True):
     """Where media sockets are bound and which addresses are advertised."""
 
     bind_addresses: tuple[str, ...] = ()
@@ -61,11 +62,10 @@ class NetOptions:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Value, kw_only=True):
     """Options of the embedded backend."""
 
-    secret: bytes = field(repr=False)
+    secret: bytes
     """Secret of at least 16 bytes from which the tokens in publish and play URLs derive.
 
     A new secret changes all URLs.
@@ -77,7 +77,7 @@ class Options:
     net: NetOptions = NetOptions()
     ice_servers: tuple[IceServer, ...] = ()
     """ICE servers sent to clients with a valid token; the server itself needs none."""
-    turn_secret: str = field(default="", repr=False)
+    turn_secret: str = ""
     """Secret shared with the TURN servers (coturn: static-auth-secret). TURN servers without a username of their own
     then get short-lived credentials."""
     turn_ttl_s: int = 3_600
@@ -126,6 +126,8 @@ class Options:
     """Interval at which the access of connected viewers is checked again."""
     worker_check_ms: int = 15_000
     """Interval of health checks of a worker, and their timeout; a worker that fails one is replaced."""
+
+    __repr__ = hiding("secret", "turn_secret")
 
     @property
     def clips_max_bytes(self) -> int:

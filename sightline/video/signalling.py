@@ -9,11 +9,11 @@ import hmac
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, final
 
 import orjson
 
+from sightline.domain.value import Value
 from sightline.ports.video import SignalReply, SignalRequest
 from sightline.video.options import IceServer
 
@@ -132,8 +132,7 @@ def idle() -> SignalReply:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fragment:
+class Fragment(Value, kw_only=True):
     """What an SDP fragment says of the bundled transport (RFC 8840)."""
 
     ufrag: str | None = None

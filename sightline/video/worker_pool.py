@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, final
 
@@ -11,6 +10,7 @@ import structlog
 import trio
 
 from sightline.domain.errors import VideoUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.clock import Clock
 from sightline.ports.video import (
     ClipMissing,

@@ -6,14 +6,15 @@ again. Not in order: endpoints order events by `sequence`.
 
 import random  # noqa: TID251  only the type: the generator is passed in
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 import structlog
 import trio
+from msgspec import Struct
 
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.domain.units import MINUTE_MS, SECOND_MS
+from sightline.domain.value import Value
 from sightline.domain.webhooks import RETRY_SECONDS, SLOW_MS, retry_in_ms
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -46,8 +47,7 @@ Render: TypeAlias = Callable[[OutboxRow], str]
 
 
 @final
-@dataclass(slots=True)
-class DeliveryStatistics:
+class DeliveryStatistics(Struct):
     """Counts since the start of the server, and the backlog as last read; None while another server delivers."""
 
     delivered: int = 0
@@ -61,8 +61,7 @@ class DeliveryStatistics:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryOptions:
+class DeliveryOptions(Value, kw_only=True):
     """Settings of the delivery."""
 
     retry_seconds: tuple[int, ...] = RETRY_SECONDS

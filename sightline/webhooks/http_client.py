@@ -7,7 +7,6 @@ resolves to another address a moment later (DNS rebinding) has no effect. TLS an
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -15,7 +14,9 @@ from typing import Any, Final, TypeAlias, final
 
 import httpcore
 import trio
+from msgspec import field
 
+from sightline.domain.value import Value
 from sightline.ports.clock import Clock
 from sightline.webhooks.addresses import is_loopback, is_public
 
@@ -40,8 +41,7 @@ class NameNotResolvedError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SendOutcome:
+class SendOutcome(Value):
     """What the endpoint answered, or the kind of error."""
 
     status: int | None = None
@@ -112,8 +112,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookClientOptions:
+class WebhookClientOptions(Value, kw_only=True):
     """How to send."""
 
     allows_loopback: bool = False

@@ -3,11 +3,11 @@
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 import orjson
 import structlog
+from msgspec import Struct
 
 from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
@@ -134,8 +134,7 @@ def push_payload(session: Session) -> bytes:
 
 
 @final
-@dataclass(slots=True)
-class PushStatistics:
+class PushStatistics(Struct):
     """Counts since the start of the server."""
 
     delivered: int = 0

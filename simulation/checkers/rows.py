@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar, Final, final
 
 from sightline.actors.shards import shard_of
 from sightline.domain.session.messages import EventKind
 from sightline.domain.session.model import Assigned, Session, SessionState
 from sightline.domain.session.record import event_hash
+from sightline.domain.value import replace
 from sightline.ports.store import Heartbeat, ShardLease
 from simulation.history import Checker, SessionStep, WorkspaceStep
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 import trio
@@ -12,6 +11,7 @@ from sightline.domain.errors import SightlineError
 from sightline.domain.operator.model import WorkspaceRole
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import SessionStatus
+from sightline.domain.value import Value
 from simulation.clients.client import Client
 from simulation.clients.device import CITY_LAT, CITY_LNG, create_workspace
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class Wishes(Value, kw_only=True):
     """How a consumer behaves. Probabilities are per session.
 
     Attributes:

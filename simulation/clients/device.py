@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
@@ -14,6 +13,7 @@ from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import Availability, Workspace, WorkspaceRole
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import SessionStatus
+from sightline.domain.value import Value
 from sightline.ports.store import SessionView
 from sightline.ports.video import MediaKind
 from simulation.clients.client import Client
@@ -31,8 +31,7 @@ FAR_DEGREES: Final = 0.02
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class Habits(Value, kw_only=True):
     """How a device behaves. Probabilities are per heartbeat or per occasion.
 
     Attributes:

@@ -1,11 +1,11 @@
 """The audit log in memory, for tests. It passes the same contract suite as the one in Postgres."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import final
 
 import trio
 
+from sightline.domain.value import replace
 from sightline.ports.administration import AuditEntry
 
 

@@ -4,12 +4,12 @@ They pass the same contract suites as the Postgres adapters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import final
 
 import trio
 
 from sightline.domain.consistency import ConsistencyTokens
+from sightline.domain.value import replace
 from sightline.ports.identity import (
     USED_TOKEN_KEPT_MS,
     ApiKeyRecord,

@@ -1,11 +1,11 @@
 """The journal of the books in memory, with the contract of Postgres."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import final
 
 from sightline.domain.books.journal import EntryKind, JournalEntry, Line, is_balanced, write_off_lines
 from sightline.domain.settlement import SettlementPayload
+from sightline.domain.value import replace
 from sightline.ports.ledger import BlockApplication, BlockRef, StoredEntry
 from sightline.system.keccak import session_id_hash
 

@@ -3,9 +3,10 @@
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sightline.domain.settlement import SettlementPayload
+from sightline.domain.value import replace
 from sightline.ports.ledger import (
     SETTLEMENTS_IN_FLIGHT,
     SETTLEMENTS_WAITING,

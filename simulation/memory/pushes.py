@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from sightline.domain.session.messages import EventKind
 from sightline.domain.session.model import Assigned, Session
+from sightline.domain.value import replace
 from sightline.ports.store import SessionWrite
 from sightline.ports.webhooks import PUSH_LEASE_MS, PUSH_LIFE_MS, PUSHES_AT_ONCE_MAX, PushJob, PushSubscription
 

@@ -6,7 +6,6 @@ part of the ledger in the same step. Uses no thread and no clock.
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import final
 
 import trio
@@ -19,6 +18,7 @@ from sightline.domain.pricing import Quote
 from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.model import Assigned, Closed, EndReason, Live, Session, SessionState
 from sightline.domain.units import DAY_MS, MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import FundsPolicy
 from sightline.ports.relations import TupleUpdate

@@ -5,12 +5,13 @@ The other stores in memory call the `note_...` methods where Postgres has trigge
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import final
 
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.messages import EventKind
+from sightline.domain.value import replace
 from sightline.domain.webhooks import (
     FAILING_MS_MAX,
     SENT_AT_ONCE_MAX,

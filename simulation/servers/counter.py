@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from sightline.actors.kernel import Command, Context, Envelope, KindName
 from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.geofence import Fix
+from sightline.domain.value import Value
 from sightline.ports.store import Heartbeat, HeartbeatWrite
 
 if TYPE_CHECKING:
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Add(Command["Add", int]):
+class Add(Value, Command["Add", int]):
     """Count one more; answers the new value once it is durable."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Get(Command["Get", int]):
+class Get(Value, Command["Get", int]):
     """Answers the value."""
 
 

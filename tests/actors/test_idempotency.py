@@ -1,6 +1,5 @@
 """One call, one effect: repeats with one key, and calls that meet."""
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -14,6 +13,7 @@ from sightline.domain.errors import OutcomeUnknownError, RefusedError, Unavailab
 from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import WorkspaceRole
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.value import replace
 from tests.actors.world import BOTH_SIDES, LAT, LNG, WALLET, refusal_of
 
 

@@ -1,10 +1,10 @@
 """The list of attacks. Each one is a function that raises AssertionError when it succeeds against the server."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
+from sightline.domain.value import Value
 from tests.attack.target import Target
 
 Run: TypeAlias = Callable[[Target], Awaitable[str]]
@@ -20,8 +20,7 @@ class Kind(Enum):
     """It mostly waits: it runs beside the others."""
 
 
-@dataclass(frozen=True)
-class Attack:
+class Attack(Value):
     """One attack: the finding of the audit that it replays, what the attacker tries, and the function that tries it.
 
     The function returns what was observed, in a few words.

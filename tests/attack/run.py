@@ -2,11 +2,11 @@
 
 import importlib
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
+from sightline.domain.value import Value
 from tests.attack.catalogue import ATTACKS, Attack, Kind
 from tests.attack.target import Latency, Target, honest_calls, open_target
 
@@ -19,8 +19,7 @@ CALLS_MIN = 20
 """A flood that is over sooner is measured with some calls after it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Load:
+class Load(Value, kw_only=True):
     """A flood as a second tenant and the machine felt it."""
 
     latency: Latency
@@ -28,8 +27,7 @@ class Load:
     grown_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Value, kw_only=True):
     """Whether the server held, and what was observed. `load` is set for floods, `before` as in `Attack`."""
 
     finding: str

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from sightline.bootstrap.database_mark import write_mark
 from sightline.bootstrap.maintenance.doctor import run_doctor
 from sightline.bootstrap.maintenance.service_checks import clock_finding
 from sightline.config import Settings
+from sightline.domain.value import replace
 from sightline.storage.database.history import DatabasePosition
 from tests.backup.conftest import sightline
 from tests.e2e.server import Server

@@ -1,6 +1,5 @@
 """The deployment command deploys both contracts, and a server runs on them."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from sightline.chain.deploy import Deployment, DeploymentError, deploy
 from sightline.chain.rpc.client import RpcOptions, open_rpc
 from sightline.chain.signer import Signer
+from sightline.domain.value import replace
 from sightline.ports.ledger import SettlementState
 from tests.chain.endpoint import answering, of_method
 from tests.chain.world import Wallet, World, ids, running

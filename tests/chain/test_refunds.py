@@ -1,7 +1,6 @@
 """Refunds of several servers from one account: each is paid once, whoever pays it."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import trio
@@ -9,6 +8,7 @@ import trio
 from sightline.chain.refunds import Refunds
 from sightline.chain.signer import Signer
 from sightline.domain.errors import RefusedError
+from sightline.domain.value import replace
 from sightline.ports.administration import RefundState
 from sightline.ports.chain import RefundRequest
 from sightline.storage.database.bridge import Database

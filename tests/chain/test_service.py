@@ -1,7 +1,6 @@
 """A chain is opened only if chain id, genesis block and contracts are as expected and the key is private."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from sightline.chain.service import ChainOptions, ChainRefusedError, ChainServic
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.config import Settings
 from sightline.domain.errors import ChainUnavailableError, StoreUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.chain import CallRevertedError, ChainChangedError
 from sightline.ports.ledger import ChainIdentity, SettlementState
 from simulation.memory.ledger import MemoryLedger

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from sightline.domain.session.codec import to_doc
 from sightline.domain.session.model import Ended, Session, SessionState
 from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.ledger import FundsPolicy, Ledger, LedgerQuery, SettlementRecord, SettlementState
 from sightline.storage.database.bridge import Database

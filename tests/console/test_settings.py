@@ -9,7 +9,6 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, expect
 
+from sightline.domain.value import Value
 from tests.console.people import PATIENCE_MS, PHONE, ConsoleServer, a_tab
 from tests.console.review import Review
 
@@ -53,8 +53,7 @@ def a_tile_server() -> Iterator[str]:
         tiles.server_close()
 
 
-@dataclass(frozen=True)
-class Configured:
+class Configured(Value):
     """A server with these settings."""
 
     server: ConsoleServer

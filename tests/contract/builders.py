@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from sightline.domain.geofence import DeviceKind, Fix
@@ -29,6 +28,7 @@ from sightline.domain.session.model import (
 from sightline.domain.session.record import chain
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.store import (
     Heartbeat,
     HeartbeatWrite,

@@ -1,11 +1,11 @@
 """Contract of the audit log, for memory and Postgres; in Postgres no statement changes an entry."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
 from sightline.domain.units import DAY_MS
+from sightline.domain.value import replace
 from sightline.ports.administration import AuditAction, AuditEntry, AuditLog
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions

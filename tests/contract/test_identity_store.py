@@ -1,13 +1,13 @@
 """The contract of every identity store, tested on memory and on Postgres."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 
 import pytest
 import trio
 
 from sightline.domain.access import Environment, Scope
+from sightline.domain.value import replace
 from sightline.ports.identity import ApiKeyRecord, IdentityStore, Nonce, Purpose, WalletSession
 from sightline.ports.store import CallRecordedError, IdempotencyKey, IdempotencyRecord
 from sightline.storage.database.bridge import DatabaseOptions, open_database

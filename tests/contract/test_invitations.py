@@ -1,13 +1,13 @@
 """The contract of every store of invitations, tested on memory and on Postgres."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 import trio
 
 from sightline.domain.access import Role
 from sightline.domain.units import DAY_MS
+from sightline.domain.value import replace
 from sightline.ports.identity import Invitation, InvitationLimits, InvitationStore, NotInvited
 from sightline.ports.relations import PreconditionFailedError, TupleUpdate, member_edge
 from sightline.storage.postgres.operations.invitations import PostgresInvitations

@@ -1,6 +1,5 @@
 """The contract of every store for the rules of the market: demand, what a payer must meet, and operators' conduct."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from sightline.domain.conduct import Conduct
 from sightline.domain.escrow import ConsentKind, PayerConsent
 from sightline.domain.session.model import Requested, Session, SessionState
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.ledger import (
     BlockApplication,
     BlockRef,

@@ -1,6 +1,5 @@
 """The contract of every store for an assignment: the rows of session and operator are written both or neither."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import trio
 
 from sightline.domain.operator.model import Availability, Claim, Workspace
 from sightline.domain.session.model import Assigned, Session, SessionState
+from sightline.domain.value import replace
 from sightline.ports.relations import TupleUpdate, operator_edge
 from sightline.ports.store import (
     Committed,

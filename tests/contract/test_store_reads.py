@@ -1,7 +1,6 @@
 """The contract of every store for reads: pages, recovery, heartbeats, media, demand."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -13,6 +12,7 @@ from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Claim, WorkspaceRole
 from sightline.domain.session.model import Assigned, Closed, EndReason, Session, SessionState
 from sightline.domain.units import DAY_MS
+from sightline.domain.value import replace
 from sightline.ports.store import (
     ConsumerDispatches,
     HeartbeatWrite,

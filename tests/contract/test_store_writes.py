@@ -1,6 +1,5 @@
 """The contract of every store for writes: versions, fencing, idempotency, quotes, holds, relations in one commit."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Ended, Live, Session, SessionState
 from sightline.domain.units import DAY_MS, MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import BlockApplication, BlockRef, SettlementState
 from sightline.ports.relations import TupleUpdate, member_edge, operator_edge, session_ref, wallet_ref, workspace_ref

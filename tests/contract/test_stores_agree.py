@@ -3,7 +3,6 @@
 import random
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from sightline.domain.operator.model import Availability
 from sightline.domain.session.machine import deadline_ms
 from sightline.domain.session.model import Ended, SessionState
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.relations import SESSION, TupleUpdate, operator_edge
 from sightline.ports.store import (
     Committed,

@@ -1,7 +1,7 @@
 """The contract of every webhook store, tested on memory and on Postgres: endpoints, outbox, deliveries."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -10,6 +10,7 @@ from sightline.domain.operator.model import Availability
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import SessionState
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.domain.webhooks import ENDPOINTS_MAX, DeliveryState, DisabledReason, WebhookEventType
 from sightline.ports.ledger import (
     BlockApplication,

@@ -1,7 +1,5 @@
 """Sessions, workspaces and evidence as the domain's tests need them. Time starts at `T0`."""
 
-from dataclasses import replace
-
 from sightline.domain.geofence import DeviceKind, Fix
 from sightline.domain.metering import Evidence, MeterLimits, Signal
 from sightline.domain.operator.model import Availability, Workspace, WorkspaceRole
@@ -20,6 +18,7 @@ from sightline.domain.session.messages import (
 )
 from sightline.domain.session.model import Operator, Session, SessionLimits, Terms, VideoInput
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 
 T0 = 1_700_000_000_000
 LIMITS = SessionLimits()

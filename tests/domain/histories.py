@@ -5,7 +5,6 @@ machine, with a crash and a recovery where the history says so; `tests.domain.or
 """
 
 import json
-from dataclasses import dataclass, replace
 from random import Random
 
 from sightline.domain.geofence import FenceLimits
@@ -13,6 +12,7 @@ from sightline.domain.metering import next_check_ms
 from sightline.domain.session import codec, machine
 from sightline.domain.session.messages import End, FixReported, MediaBroke, MediaProved, Party, Tick
 from sightline.domain.session.model import Ended, Live, Session, SessionLimits
+from sightline.domain.value import Value, replace
 from tests.domain import oracle
 from tests.domain.builders import T0, a_fix, a_live_session, taken
 
@@ -25,15 +25,13 @@ DISTANCES_M = (0.0, 490.0, 520.0, 640.0)
 """Inside the fence of 500 m, at its edge, between the rings, outside."""
 
 
-@dataclass(frozen=True)
-class Crash:
+class Crash(Value):
     """The process dies and the session is recovered from what is durable."""
 
     at: int
 
 
-@dataclass(frozen=True)
-class History:
+class History(Value):
     """What one session is told, in order."""
 
     max_duration_s: int

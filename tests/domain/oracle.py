@@ -7,8 +7,9 @@ a difference between the two is worth reading. The sentences quoted below are th
 All times are milliseconds.
 """
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from sightline.domain.value import Value
 
 STALE, FENCE, MEDIA = "LOCATION_STALE", "GEOFENCE_EXIT", "MEDIA_LOST"
 
@@ -22,8 +23,7 @@ ONE_PAUSE_MS = 60_000
 ALL_PAUSES_MS = 180_000
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(Value):
     """One heartbeat. ``proves`` is False for one that is MANUAL or a mock: it never proves presence."""
 
     at: int
@@ -32,24 +32,21 @@ class Fix:
     proves: bool = True
 
 
-@dataclass(frozen=True)
-class Media:
+class Media(Value):
     """One fact of the video backend. A frame and a connect prove media; a disconnect breaks it."""
 
     at: int
     kind: Literal["frame", "disconnect"]
 
 
-@dataclass(frozen=True)
-class Hangup:
+class Hangup(Value):
     """A party's ``end``."""
 
     at: int
     reason: str
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Value):
     """The service looks at the session: a timer fired, or somebody reads it."""
 
     at: int
@@ -60,8 +57,7 @@ Window: TypeAlias = tuple[int, int, str]
 Span: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(Value):
     """What the session was started with."""
 
     started_at: int
@@ -70,8 +66,7 @@ class Terms:
     minimum_s: int = 0
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(Value):
     """How a session ended. ``reasons`` holds every reason that the text permits."""
 
     ended_at: int
@@ -117,8 +112,7 @@ def media_breaks(facts: list[Fact]) -> list[int]:
     return [position for position, fact in enumerate(facts) if isinstance(fact, Media) and fact.kind == "disconnect"]
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Value):
     """A dirty window and the instant at which it could first be known."""
 
     start: int

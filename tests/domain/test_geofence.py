@@ -1,7 +1,6 @@
 """Where a device is against where it should be."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,7 @@ from sightline.domain.geofence import (
     is_implausible,
 )
 from sightline.domain.session.machine import fence_of
+from sightline.domain.value import replace
 from tests.domain.builders import LAT, LIMITS, LNG, T0, a_fix, an_operator, terms
 
 NUMBERS = FenceLimits()

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session import codec
 from sightline.domain.session import machine as session_machine
 from sightline.domain.session.messages import Step
+from sightline.domain.value import replace
 
 ROOT = Path(__file__).resolve().parents[2]
 

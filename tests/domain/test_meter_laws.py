@@ -1,7 +1,6 @@
 """Laws of the meter, for any evidence."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +22,7 @@ from sightline.domain.metering import (
     read_live,
     windows_at,
 )
+from sightline.domain.value import replace
 from tests.domain.builders import METER, T0
 
 SPAN_MS = 120_000

@@ -1,7 +1,5 @@
 """An operator's availability and claims."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +23,7 @@ from sightline.domain.operator.machine import (
 )
 from sightline.domain.operator.model import Availability
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.value import replace
 from tests.domain.builders import T0, a_workspace
 
 ONLINE, OFFLINE = Availability.ONLINE, Availability.OFFLINE

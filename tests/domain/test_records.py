@@ -1,7 +1,6 @@
 """What is stored of a session and a workspace reads back the same, and its events form a chain."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -30,6 +29,7 @@ from sightline.domain.session.messages import (
     Tick,
 )
 from sightline.domain.session.record import chain, event_hash
+from sightline.domain.value import replace
 from tests.domain.builders import (
     LIMITS,
     T0,

@@ -14,14 +14,17 @@ from functools import cached_property
 from itertools import pairwise, permutations
 from typing import Any, Final
 
+import msgspec
+
+from sightline.domain.value import Value
+
 TERMINAL: Final = frozenset({"CANCELLED", "EXPIRED", "ENDED"})
 BASIS_POINTS: Final = 10_000
 START_TIMEOUT_S: Final = 120
 """How long the operators of these tests have to start a session: the default of SIGHTLINE_START_TIMEOUT_SECONDS."""
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(Value):
     """One answer with its whole body."""
 
     status: int
@@ -81,8 +84,7 @@ class Made:
         return self.path.split("/")[2]
 
 
-@dataclass(frozen=True)
-class ShownOpen:
+class ShownOpen(Value):
     """A read of one session that showed REQUESTED."""
 
     session_id: str
@@ -124,14 +126,13 @@ class History:
         return (made for made in self.made if made.is_done and made.action in actions)
 
 
-@dataclass(frozen=True)
-class Recorded:
+class Recorded(Value):
     """One recorded event of a session."""
 
     session_id: str
     kind: str
     at_ms: int
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 @dataclass

@@ -3,7 +3,6 @@
 import io
 import json
 import stat
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from typer.testing import CliRunner
 
 from sightline.domain.geofence import Fix
+from sightline.domain.value import replace
 from sightline.evidence.certificates import SigningIdentity, load_identity
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds

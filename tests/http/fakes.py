@@ -1,12 +1,13 @@
 """Behind the ports in these tests: a video engine whose pictures the test shows, a chain without contracts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import trio
 
 from sightline.domain.access import Holder
 from sightline.domain.errors import AuthzUnavailableError, ChainUnavailableError, VideoUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.chain import CALL_GAS_DEFAULT, ChainConfig
 from sightline.ports.clock import Clock
 from sightline.ports.relations import ObjectRef, Relations, RelationTuple, Staged, TupleUpdate

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from urllib.parse import urlencode
 
+import msgspec
 import pytest
 
+from sightline.domain.value import Value
 from sightline.http.services import ResourceOptions
 from tests.http.fakes import a_clip
 from tests.http.world import (
@@ -77,8 +79,7 @@ Prepared: TypeAlias = tuple[str, object]
 Prepare: TypeAlias = Callable[[Cast, Party], Awaitable[Prepared]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(Value, kw_only=True):
     """What is promised of one call. `parties` says what each gets who may make the call at all."""
 
     name: str
@@ -89,7 +90,7 @@ class Rule:
     parties: dict[str, Outcome]
     keys_get: Outcome = FORBIDDEN
     """What keys get where `scopes` is None: no key may."""
-    scope_of_party: dict[str, str] = field(default_factory=dict)
+    scope_of_party: dict[str, str] = msgspec.field(default_factory=dict)
     """Where the scope must be that of the side."""
     needs_selection: bool = True
 

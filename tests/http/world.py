@@ -10,13 +10,14 @@ import itertools
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
+import msgspec
 import trio
 from eth_account import Account
 from eth_account.messages import encode_defunct
@@ -33,6 +34,7 @@ from sightline.domain.access import Principal, Scope
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.messages import SettlementMined
 from sightline.domain.units import HOUR_MS
+from sightline.domain.value import Value, replace
 from sightline.evidence.certificates import load_identity
 from sightline.evidence.signing import C2paEvidence
 from sightline.http.asgi.app import build_app
@@ -102,13 +104,12 @@ EVERY_SCOPE = tuple(scope.value for scope in Scope)
 WEBHOOK_SECRET = b"webhook secret of the tests......"
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorldOptions:
+class WorldOptions(Value, kw_only=True):
     """What a test wants otherwise than usual."""
 
-    limits: ActorLimits = field(default_factory=lambda: ActorLimits(unstarted_dispatches_max=0))
-    rate_limits: RateLimits = field(default_factory=lambda: RateLimits(is_enabled=False))
-    resources: ResourceOptions = field(
+    limits: ActorLimits = msgspec.field(default_factory=lambda: ActorLimits(unstarted_dispatches_max=0))
+    rate_limits: RateLimits = msgspec.field(default_factory=lambda: RateLimits(is_enabled=False))
+    resources: ResourceOptions = msgspec.field(
         default_factory=lambda: ResourceOptions(webhook_secret=WEBHOOK_SECRET, frame_signing="request")
     )
     recheck_s: float = 15.0
@@ -118,8 +119,7 @@ class WorldOptions:
     log_heartbeat_every: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Storage:
+class Storage(Value, kw_only=True):
     """What survives the server."""
 
     store: Store
@@ -163,12 +163,11 @@ async def on_postgres(database: Database) -> Storage:
     )
 
 
-@dataclass(frozen=True)
-class Client:
+class Client(Value):
     """One credential against the world's server."""
 
     world: "World"
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
 
     def having(self, **headers: str) -> "Client":
         """The same credential with further headers; underscores stand for hyphens."""

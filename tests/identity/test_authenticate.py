@@ -1,7 +1,6 @@
 """Resolve the credential of a request to a principal."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import trio.testing
 from sightline.domain.access import ApiKeyPrincipal, Environment, Holder, Role, Scope, holder_of
 from sightline.domain.errors import RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Refusal
+from sightline.domain.value import replace
 from sightline.identity import refusals
 from sightline.identity.authenticate import Authenticator, AuthenticatorOptions
 from sightline.identity.cookies import LIFETIME_MS

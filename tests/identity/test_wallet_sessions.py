@@ -1,12 +1,11 @@
 """Wallet sessions: a cookie is accepted only while its sign-in is open."""
 
-from dataclasses import replace
-
 import pytest
 
 from sightline.domain.access import WalletPrincipal
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Refusal
+from sightline.domain.value import replace
 from sightline.identity import refusals
 from sightline.identity.wallet_sessions import WalletSessions
 from tests.identity.world import IDLE_MS, Given, World

@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -22,6 +21,7 @@ import psutil
 import trio
 
 from sightline.bootstrap.process import EXIT_FENCED
+from sightline.domain.value import Value
 from sightline.storage.embedded.postgres_child import SOCKET_NAME
 from tests.chain.endpoint import Fault as ChainFault
 from tests.chain.endpoint import Forward, Request, Response, honest
@@ -43,8 +43,7 @@ MEMORY_LEFT: Final = 16 * 1024 * 1024
 HTML: Final = b"<!doctype html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1>"
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Value):
     """One kind of fault, and the arrangements in which it can happen."""
 
     name: str

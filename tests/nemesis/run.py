@@ -13,6 +13,7 @@ from typing import Any, Final
 import trio
 
 from sightline.chain.embedded.node import open_running_faucet
+from sightline.domain.value import Value
 from sightline.system.ids import SystemIds
 from sightline_client.wallet import LocalWallet
 from tests.e2e.history import violations
@@ -32,8 +33,7 @@ MEMORY_GROWN_MAX: Final = 200 * 1024 * 1024
 PROBE_PLACE: Final = (STUDIO[0] + 1.0, STUDIO[1] + 1.0)
 
 
-@dataclass(frozen=True)
-class Injected:
+class Injected(Value):
     """One injected fault and its result."""
 
     arrangement: Arrangement
@@ -42,8 +42,7 @@ class Injected:
     """Seconds; None if the server did not recover within the limit."""
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(Value):
     """Resource use of the server's process at one moment."""
 
     at_s: float

@@ -1,7 +1,5 @@
 """Prove each checker by a planted bug: a table of bugs and the checkers that must detect each."""
 
-from dataclasses import replace
-
 import pytest
 
 from sightline.actors import recovery
@@ -20,6 +18,7 @@ from sightline.domain.session.messages import ChargeHold, End, EventKind, Releas
 from sightline.domain.session.model import EndReason, Requested, SessionState
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.relations import Staged
 from sightline.ports.store import Committed, RejectedAssignment, RejectedWhy, ShardLease
 from simulation.adapters.relations import FaultyRelations

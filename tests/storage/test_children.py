@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 import trio
 
+from sightline.domain.value import replace
 from sightline.system.children import Child, ChildCommand, ChildFailedError, run_child
 
 PREAMBLE = (
@@ -86,7 +86,7 @@ async def test_a_child_that_is_never_ready_is_a_failure_that_says_why(
 def test_a_child_does_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
     parent_program = f"""
 import sys, trio
-from dataclasses import replace
+from sightline.domain.value import replace
 from pathlib import Path
 from sightline.system.children import ChildCommand, run_child
 async def main():

@@ -1,9 +1,8 @@
 """A server whose shards another one took notices it at its next write."""
 
-from dataclasses import replace
-
 import trio
 
+from sightline.domain.value import replace
 from sightline.ports.store import HeartbeatWrite, Rejected, RejectedWhy, SessionWrite, ShardLease, WorkspaceWrite
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.store import PostgresStore

@@ -2,12 +2,12 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import trio
 import trio.testing
 
+from sightline.domain.value import replace
 from sightline.ports.leases import ServerIdentity, ServiceHeldError
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions

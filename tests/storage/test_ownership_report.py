@@ -1,10 +1,9 @@
 """What `sightline nodes` shows: servers, leases, shards and roles, as the database sees them."""
 
-from dataclasses import replace
-
 import pytest
 
 from sightline.actors.shards import EVERY_SHARD
+from sightline.domain.value import replace
 from sightline.ports.leases import TTL_MS, ServerFigures, ServerIdentity, ServerRole
 from sightline.ports.store import ShardLease
 from sightline.storage.database.bridge import Database

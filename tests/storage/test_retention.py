@@ -1,12 +1,11 @@
 """Rows are kept as long as promised and then deleted in batches; a wrong clock deletes nothing."""
 
-from dataclasses import replace
-
 import pytest
 import trio
 
 from sightline.domain.session.model import SessionState
 from sightline.domain.units import DAY_MS, HOUR_MS, MicroUsdc
+from sightline.domain.value import replace
 from sightline.domain.webhooks import WebhookEventType
 from sightline.http.pipeline.stream_tickets import LIFETIME_MS, StreamTickets
 from sightline.ports.identity import Nonce, Purpose, WalletSession

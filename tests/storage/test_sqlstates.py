@@ -4,7 +4,6 @@ The calls are made from the methods' type hints, so that a new method is covered
 """
 
 import collections.abc
-import dataclasses
 import enum
 import inspect
 import types
@@ -12,6 +11,7 @@ import typing
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from sightline.domain.errors import InvariantError, OutcomeUnknownError, UnavailableError
@@ -92,14 +92,9 @@ def sample(hint: Any) -> Any:
         return {sample(arguments[0]): sample(arguments[1])}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return next(iter(hint))
-    assert dataclasses.is_dataclass(hint), f"no sample of {hint}"
-    hints = typing.get_type_hints(hint)
-    needed = [
-        field
-        for field in dataclasses.fields(hint)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    ]
-    return hint(**{field.name: sample(hints[field.name]) for field in needed})
+    assert issubclass(hint, msgspec.Struct), f"no sample of {hint}"
+    needed = [field for field in msgspec.structs.fields(hint) if field.required]
+    return hint(**{field.name: sample(field.type) for field in needed})
 
 
 def call_of(adapter: object, name: str) -> Awaitable[object]:

@@ -7,7 +7,6 @@ import random
 import signal
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ import trio.testing
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.domain.session.model import Session, SessionState
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.relations import TupleUpdate, operator_edge
 from sightline.ports.store import (
     Committed,

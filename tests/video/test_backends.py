@@ -3,7 +3,7 @@ MediaMTX and Cloudflare."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import orjson
@@ -16,6 +16,7 @@ from sightline.cluster.routes import Routes
 from sightline.cluster.video.backend import ClusterBackend, open_cluster_backend
 from sightline.cluster.video.peers import RemoteVideoPeers
 from sightline.domain.errors import VideoUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.video import (
     FrameMissing,
     FrameMissingReason,

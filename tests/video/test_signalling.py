@@ -3,11 +3,11 @@
 import base64
 import hmac
 import re
-from dataclasses import replace
 
 import orjson
 import pytest
 
+from sightline.domain.value import replace
 from sightline.ports.video import SignalReply, SignalRequest
 from sightline.system.clock import SystemClock
 from sightline.video.options import IceServer, Options, read_ice_servers

@@ -4,10 +4,10 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import trio
 
+from sightline.domain.value import replace
 from sightline.ports.video import MediaKind, VideoInput
 from sightline.system.clock import SystemClock
 from sightline.video.external.engine import EngineInput, PresenceReport, open_external

@@ -3,16 +3,17 @@
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
 import h11
 import trio
+from msgspec import field
+
+from sightline.domain.value import Value
 
 
-@dataclass(frozen=True)
-class Received:
+class Received(Value):
     """One request as it arrived."""
 
     path: str
@@ -28,8 +29,7 @@ class Received:
         return self.headers["webhook-id"]
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Value):
     """What the receiver does: answer with a status, or close the connection without an answer."""
 
     status: int | None = 204

@@ -5,11 +5,11 @@ import re
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import trio
 
+from sightline.domain.value import replace
 from sightline.domain.webhooks import RETRY_SECONDS
 from sightline.system.clock import SystemClock
 from sightline.webhooks.http_client import SendOutcome, WebhookClient, WebhookClientOptions

@@ -1,10 +1,9 @@
 """Signatures hold for the library that customers use, also during a rotation."""
 
-from dataclasses import replace
-
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from sightline.domain.value import replace
 from sightline.domain.webhooks import ROTATION_MS, WebhookEventType
 from sightline.ports.webhooks import WebhookEndpoint, WebhookMessage
 from sightline.system.clock import SystemClock

@@ -10,7 +10,6 @@ assignment. A crash in between can leave a claim without an assignment; the oper
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, TypeAlias, assert_never
 
 import trio
@@ -41,6 +40,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.machine import NOT_AGAIN
 from sightline.domain.session.model import Operator, Session
 from sightline.domain.units import SECOND_MS
+from sightline.domain.value import replace
 from sightline.ports.relations import Relations, Staged, TupleUpdate, operator_edge
 from sightline.ports.store import Committed, Rejected
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, final
 
+from msgspec import Struct
+
 from sightline.actors.kernel.statistics import Counters
+from sightline.domain.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +34,7 @@ class KernelLog(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindOptions:
+class KindOptions(Value, kw_only=True):
     """Limits of one kind of actor.
 
     Attributes:
@@ -61,8 +62,7 @@ class KindOptions:
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Kind:
+class Kind(Struct, kw_only=True):
     """What all actors of one kind share."""
 
     name: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextvars import Context as ContextVars
 from contextvars import copy_context
-from dataclasses import dataclass
 from enum import IntEnum
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar, cast, final
@@ -25,6 +24,7 @@ from sightline.actors.kernel.supervisor import Supervisor
 from sightline.actors.kernel.timers import Timers
 from sightline.actors.kernel.waitfor import WaitForGraph
 from sightline.domain.errors import InvariantError
+from sightline.domain.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -47,8 +47,7 @@ SETTLE_LOOK_S: Final = 0.01
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelOptions:
+class KernelOptions(Value, kw_only=True):
     """Limits of the whole kernel.
 
     Attributes:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import final
+
+from msgspec import Struct, field
+
+from sightline.domain.value import Value
 
 BUCKETS = 28
 """Bucket i counts durations under 2**i microseconds; the last one is everything over about two minutes."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(Value):
     """Durations by powers of two of a microsecond."""
 
     counts: tuple[int, ...]
@@ -59,8 +61,7 @@ class Recorder:
 
 
 @final
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """The running counts of one kind."""
 
     handled: int = 0
@@ -79,8 +80,7 @@ class Counters:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindStatistics:
+class KindStatistics(Value, kw_only=True):
     """One kind of actor at one instant. Counts are totals since the start.
 
     Attributes:
@@ -122,8 +122,7 @@ class KindStatistics:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelStatistics:
+class KernelStatistics(Value, kw_only=True):
     """The whole kernel at one instant."""
 
     kinds: Mapping[str, KindStatistics]

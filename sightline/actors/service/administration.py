@@ -1,7 +1,6 @@
 """What administrators do to sessions and workspaces of any tenant. The caller records each act in the audit log."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, final
 
 import structlog
@@ -18,6 +17,7 @@ from sightline.domain.operator.model import Availability
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Ended, Session, SessionState
 from sightline.domain.session.status import SessionStatus, session_status
+from sightline.domain.value import Value
 from sightline.ports.administration import AdminStore, Refund, SessionFilter, SessionNote, Suspension
 from sightline.ports.chain import RefundRequest
 from sightline.ports.identity import RecordWithdrawal, record_nothing
@@ -30,8 +30,7 @@ log = structlog.get_logger("sightline.administration")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefundOrder:
+class RefundOrder(Value, kw_only=True):
     """How much of a session's charge to pay back, and why."""
 
     key: str

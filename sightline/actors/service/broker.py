@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar, final
 from uuid import UUID
@@ -61,6 +60,7 @@ from sightline.domain.session.messages import Party
 from sightline.domain.session.model import Live, Session, SessionExtension, Terms
 from sightline.domain.session.status import SessionStatus
 from sightline.domain.units import SECOND_MS, MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.store import IdempotencyKey
 
 T = TypeVar("T")

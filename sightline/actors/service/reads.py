@@ -1,7 +1,6 @@
 """Queries of sessions and workspaces, limited to what the caller's workspace may see."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, final
 
 from sightline.actors.deps import SESSION, Deps
@@ -26,6 +25,7 @@ from sightline.domain.session.status import (
     parties_of,
     session_status,
 )
+from sightline.domain.value import replace
 from sightline.ports.store import SessionKey, SessionQuery, SessionView
 
 LIST_READS_MAX: Final = 20

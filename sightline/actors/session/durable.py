@@ -3,7 +3,6 @@
 The shard's epoch is read once, when the actor loads: after the shard moved, writes with this epoch are refused.
 """
 
-from dataclasses import replace
 from typing import final
 
 from sightline.actors.answers import record_of
@@ -21,6 +20,7 @@ from sightline.domain.session.messages import Assign, ChargeHold, FixReported, M
 from sightline.domain.session.model import Assigned, Live, Operator, Session, VideoInput
 from sightline.domain.session.record import chain
 from sightline.domain.session.status import SessionStatus, parties_of, session_status
+from sightline.domain.value import replace
 from sightline.ports.relations import TupleUpdate, operator_edge
 from sightline.ports.store import HoldGrowth, HoldRequest, IdempotencyRecord, RecordedEvent, Rejected, SessionWrite
 

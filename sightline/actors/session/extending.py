@@ -5,7 +5,6 @@ it asks for, a helper waits for the chain, and meanwhile the session goes on wit
 counts when the helper's answer is stored, whether or not its caller still waits.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Final, final
 
@@ -17,6 +16,7 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.session.messages import BeginExtending, Extend, ExtensionRefused, Step
 from sightline.domain.session.model import Live, Session
 from sightline.domain.units import SECOND_MS
+from sightline.domain.value import replace
 from sightline.ports.store import HoldGrowth
 
 RESUME_TIMER: Final = "extending"

@@ -4,7 +4,6 @@ Receives commands and heartbeats from the broker, and claims from sessions. Afte
 newest recorded heartbeat. `heartbeats` handles heartbeats; `claim_reconciliation` compares claims with their sessions.
 """
 
-from dataclasses import replace
 from typing import Final, assert_never, final
 
 from sightline.actors.answers import record_of
@@ -52,6 +51,7 @@ from sightline.domain.operator.machine import (
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Refusal
 from sightline.domain.session.model import Assigned, Operator
+from sightline.domain.value import replace
 from sightline.ports.relations import TupleUpdate, member_edge
 from sightline.ports.store import IdempotencyRecord, Rejected, RejectedAssignment, WorkspaceWrite
 

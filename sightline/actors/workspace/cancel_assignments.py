@@ -1,7 +1,6 @@
 """Cancels all assignments of an operator: one call, several sessions, one transaction for each."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import cast
 
 from sightline.actors.deps import COMMAND_TIMEOUT_S, SESSION, Deps
@@ -10,6 +9,7 @@ from sightline.actors.messages import DropAssignment
 from sightline.actors.types import Caller
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
 from sightline.domain.session.model import SessionState
+from sightline.domain.value import replace
 from sightline.ports.store import IdempotencyKey, IdempotencyRecord
 
 

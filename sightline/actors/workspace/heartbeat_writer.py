@@ -1,10 +1,10 @@
 """Group commit of heartbeats: writes those of many workspaces in one transaction per batch."""
 
-from dataclasses import dataclass, field
 from typing import Final, final
 
 import structlog
 import trio
+from msgspec import Struct, field
 
 from sightline.actors.kernel import OverloadedError
 from sightline.domain.errors import OutcomeUnknownError, SightlineError
@@ -22,8 +22,7 @@ log = structlog.get_logger("sightline.heartbeats")
 
 
 @final
-@dataclass(slots=True, eq=False)
-class _Submitted:
+class _Submitted(Struct, eq=False):
     write: HeartbeatWrite
     done: trio.Event = field(default_factory=trio.Event)
     error: SightlineError | None = None

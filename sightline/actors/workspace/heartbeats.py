@@ -26,15 +26,14 @@ from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.operator.model import Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import FixReported
-from sightline.domain.value import value
+from sightline.domain.value import Value
 from sightline.ports.store import IN_PROGRESS, Heartbeat, HeartbeatWrite, IdempotencyKey, IdempotencyRecord, ShardLease
 
 NOT_SUPPLIER: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:notSupplier", "The workspace is not a SUPPLIER")
 
 
 @final
-@value
-class Judged:
+class Judged(Value):
     """A report, its accepted heartbeats and its answer."""
 
     envelope: Envelope[WorkspaceMessage]

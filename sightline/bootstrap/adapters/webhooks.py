@@ -2,11 +2,11 @@
 
 import random  # noqa: TID251  (jitter of retries only; seeded from the system's random source)
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import final
 
 from sightline.config import Settings
+from sightline.domain.value import Value, replace
 from sightline.http.metrics import MetricFamily
 from sightline.http.schemas.webhooks import message_body
 from sightline.identity.oauth.clients import DOCUMENT_BYTES_MAX
@@ -27,8 +27,7 @@ from sightline.webhooks.signing import WebhookSigner
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhooks:
+class Webhooks(Value, kw_only=True):
     """The parts of the webhooks."""
 
     endpoints: WebhookEndpoints

@@ -6,7 +6,6 @@ address. A person installs this authority on the phone once (docs/guides/console
 
 import ipaddress
 import socket
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias, final
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from sightline.domain.value import Value
 from sightline.ports.ids import Ids
 from sightline.system.files import write_durably
 from sightline.system.x509 import certificate_builder, key_pem_of, key_usage, name_of, pem_of
@@ -41,8 +41,7 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnTls:
+class OwnTls(Value, kw_only=True):
     """Files of the listener's certificate, and what devices need to trust it."""
 
     certificate: Path

@@ -5,18 +5,17 @@ import ipaddress
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from sightline.bootstrap.listeners.own_tls import own_address
 from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
+from sightline.domain.value import Value
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class Ports(Value, kw_only=True):
     """The bound sockets of both listeners."""
 
     public: socket.socket

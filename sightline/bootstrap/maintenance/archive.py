@@ -7,12 +7,13 @@ chain/keys.json, and the root that signs frames. The manifest has the SHA-256 of
 import hashlib
 import os
 import tarfile
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, final
 
 import orjson
+from msgspec.structs import asdict
 
+from sightline.domain.value import Value
 from sightline.system.files import sync_directory
 
 FORMAT: Final = 1
@@ -32,8 +33,7 @@ class BackupError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Value, kw_only=True):
     """What a backup file holds."""
 
     format: int

@@ -3,11 +3,11 @@
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Final
 
 import trio
 from eth_utils.address import to_checksum_address
+from msgspec.structs import asdict
 
 from sightline.bootstrap.maintenance.findings import HostFinding, Level, failed, ok, warning
 from sightline.bootstrap.options.core import meter_key, relayer_key

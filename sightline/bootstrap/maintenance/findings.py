@@ -1,8 +1,9 @@
 """What a check of `sightline doctor` found."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
+
+from sightline.domain.value import Value
 
 
 class Level(StrEnum):
@@ -14,8 +15,7 @@ class Level(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class HostFinding:
+class HostFinding(Value):
     """The result of one check."""
 
     check: str

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Final
 
 import trio
@@ -12,6 +11,7 @@ from sightline.bootstrap.start_errors import TakenOverError
 from sightline.cluster.bus.memory import MemoryNetwork
 from sightline.cluster.membership import LeaseEndedError, ServiceMember
 from sightline.config import Settings
+from sightline.domain.value import replace
 from sightline.ports.bus import Bus
 from sightline.ports.leases import ServerIdentity
 from sightline.storage.database.bridge import Database, open_reserved

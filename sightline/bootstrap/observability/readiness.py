@@ -2,13 +2,13 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, final
 
 import trio
 
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
+from sightline.domain.value import replace
 from sightline.http.recent_failures import WINDOW_S, RecentFailures
 from sightline.ports.health import ReadinessCheck
 from sightline.storage.postgres.operations.readiness import probe_database

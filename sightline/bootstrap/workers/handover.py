@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -10,6 +9,7 @@ from pydantic import SecretStr
 
 from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
+from sightline.domain.value import Value, hiding
 
 DATABASE_CONNECTIONS: Final = 40
 """Shared by the workers, unless SIGHTLINE_DATABASE_POOL is set."""
@@ -17,11 +17,10 @@ DATABASE_POOL_MIN: Final = 4
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handover:
+class Handover(Value, kw_only=True):
     """What the supervisor tells one worker at its start."""
 
-    settings: Settings = field(repr=False)
+    settings: Settings
     incarnation: str
     """Names this run of the worker, so that the supervisor can end its lease and no later one."""
     directory: Path
@@ -31,6 +30,8 @@ class Handover:
     """Descriptor of the listening socket that all workers share."""
     internal_socket: int | None
     """Descriptor of the internal listener; None: the worker chooses a free port."""
+
+    __repr__ = hiding("settings")
 
     def dump(self) -> bytes:
         """Write it as one line."""

@@ -10,7 +10,6 @@ Order of a stop: all workers drain and stop together, then the children that the
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
@@ -30,6 +29,7 @@ from sightline.chain.service import embedded_options
 from sightline.cluster.bus.server import EmbeddedNatsOptions, run_embedded_nats
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError
+from sightline.domain.value import replace
 from sightline.evidence.certificates import load_identity
 from sightline.http.server import ListenerOptions
 from sightline.storage.database.bridge import DatabaseOptions, open_database

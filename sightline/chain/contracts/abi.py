@@ -1,11 +1,11 @@
 """Encodes call data and names the event topics of both contracts. Tests compare them with the artefacts' ABI."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self, final
 
 from eth_abi.abi import decode, encode
 
+from sightline.domain.value import Value
 from sightline.system.keccak import keccak256
 
 CONSENT_TYPE: Final = "(uint256,uint256,uint256,bytes)"
@@ -41,8 +41,7 @@ def call_data(signature: str, values: Sequence[Any] = ()) -> bytes:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consent:
+class Consent(Value, kw_only=True):
     """The payer's EIP-712 signature over the terms of one session; empty when the contract does not require consent."""
 
     max_total: int = 0
@@ -52,8 +51,7 @@ class Consent:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettleCall:
+class SettleCall(Value, kw_only=True):
     """The arguments of SessionSettlement.settle."""
 
     session_id_hash: str
@@ -95,8 +93,7 @@ def settle_many_data(calls: Sequence[SettleCall]) -> bytes:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettledEvent:
+class SettledEvent(Value, kw_only=True):
     """The decoded event Settled; addresses are lower-case."""
 
     session_id_hash: str

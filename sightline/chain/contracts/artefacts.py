@@ -1,15 +1,15 @@
 """Loads the compiled contracts that the package contains. contracts/build.py compiles them."""
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, final
 
+from sightline.domain.value import Value
+
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artefact:
+class Artefact(Value, kw_only=True):
     """The compiled form of one contract."""
 
     name: str

@@ -1,7 +1,6 @@
 """Calls and events of SessionEscrow. Tests compare them with the artefact's ABI. See `messages` for what is signed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import Any, Final, Self, final
 
@@ -9,6 +8,7 @@ from eth_abi.abi import decode, encode
 
 from sightline.chain.contracts.abi import selector, topic, topic_address
 from sightline.chain.contracts.messages import CAPTURE_TYPE, HOLD_TYPE, CaptureItem, EscrowHold, Mandate, SessionTerms
+from sightline.domain.value import Value
 
 CAPTURES_MAX: Final = 50
 """The most items that captureMany takes."""
@@ -91,8 +91,7 @@ def opened_hold(topics: Sequence[str], data: bytes) -> EscrowHold:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceEvent:
+class EvidenceEvent(Value, kw_only=True):
     """The decoded event Evidence: the hash of the session's last event, and what returned to the payer."""
 
     session_id_hash: bytes

@@ -1,15 +1,15 @@
 """EIP-712 messages of SessionEscrow and of USDC: their hashes, and the typed data that a wallet signs.
 
-Every message is a dataclass whose fields are those of the Solidity struct, in their order. Hashes are 32 bytes,
+Every message is a value whose fields are those of the Solidity struct, in their order. Hashes are 32 bytes,
 addresses have 0x and 40 hex digits, amounts are micro-USDC, times are Unix seconds. Tests compare the hashes with
 eth_account and with the contract.
 """
 
-from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, TypeAlias, final
 
 from eth_abi.abi import encode
 
+from sightline.domain.value import Value
 from sightline.system.keccak import keccak256
 
 Field: TypeAlias = str | int | bool | bytes
@@ -34,16 +34,15 @@ def _type_hash(name: str, members: Members) -> bytes:
     return keccak256(f"{name}({listed})".encode("ascii"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypedMessage:
-    """A message of EIP-712. Subclasses name its members with their types, in the order of the dataclass's fields."""
+class TypedMessage(Value, kw_only=True):
+    """A message of EIP-712. Subclasses name its members with their types, in the order of the value's fields."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[Members]
 
     def values(self) -> tuple[Field, ...]:
         """Return the members' values in their order."""
-        return tuple(getattr(self, member.name) for member in fields(self))
+        return tuple(getattr(self, name) for name in self.__struct_fields__)
 
     def struct_hash(self) -> bytes:
         """Return hashStruct of EIP-712. All members have static types of one word."""
@@ -52,8 +51,7 @@ class TypedMessage:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SigningDomain:
+class SigningDomain(Value, kw_only=True):
     """The EIP-712 domain of a contract: a signature is valid for this contract on this chain only."""
 
     name: str
@@ -107,8 +105,7 @@ def _shown(value: Field) -> str | bool:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionTerms(TypedMessage):
+class SessionTerms(TypedMessage, kw_only=True):
     """What the payer agrees to for one session. With NOBODY as payee, the meter names the payee."""
 
     NAME = "SessionTerms"
@@ -127,8 +124,7 @@ class SessionTerms(TypedMessage):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening(TypedMessage):
+class Opening(TypedMessage, kw_only=True):
     """The meter's consent to open a hold, with the payee."""
 
     NAME = "Opening"
@@ -139,8 +135,7 @@ class Opening(TypedMessage):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeterStatement(TypedMessage):
+class MeterStatement(TypedMessage, kw_only=True):
     """The meter's reading of a session. A final one can be claimed at any time."""
 
     NAME = "MeterStatement"
@@ -158,8 +153,7 @@ class MeterStatement(TypedMessage):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureBatch(TypedMessage):
+class CaptureBatch(TypedMessage, kw_only=True):
     """The meter's consent to a captureMany that somebody else sends."""
 
     NAME = "CaptureBatch"
@@ -169,8 +163,7 @@ class CaptureBatch(TypedMessage):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extension(TypedMessage):
+class Extension(TypedMessage, kw_only=True):
     """An addition to a hold. The meter signs it, and the payer or the delegate of its mandate does."""
 
     NAME = "Extension"
@@ -182,8 +175,7 @@ class Extension(TypedMessage):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mandate(TypedMessage):
+class Mandate(TypedMessage, kw_only=True):
     """The payer's consent to many sessions. With NOBODY as delegate, the meter's Opening is enough for each."""
 
     NAME = "Mandate"
@@ -203,8 +195,7 @@ class Mandate(TypedMessage):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MandateRevocation(TypedMessage):
+class MandateRevocation(TypedMessage, kw_only=True):
     """The payer's revocation of a mandate, for somebody else to send."""
 
     NAME = "MandateRevocation"
@@ -214,8 +205,7 @@ class MandateRevocation(TypedMessage):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrayReturn(TypedMessage):
+class StrayReturn(TypedMessage, kw_only=True):
     """The meter's consent to return money that came without a hold."""
 
     NAME = "StrayReturn"
@@ -233,8 +223,7 @@ _AUTHORIZATION: Final[Members] = (
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferWithAuthorization(TypedMessage):
+class TransferWithAuthorization(TypedMessage, kw_only=True):
     """EIP-3009: a transfer that anybody may send to the token. Clients of x402's scheme exact sign it."""
 
     NAME = "TransferWithAuthorization"
@@ -249,8 +238,7 @@ class TransferWithAuthorization(TypedMessage):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiveWithAuthorization(TypedMessage):
+class ReceiveWithAuthorization(TypedMessage, kw_only=True):
     """EIP-3009: a transfer that only its receiver can make."""
 
     NAME = "ReceiveWithAuthorization"
@@ -265,8 +253,7 @@ class ReceiveWithAuthorization(TypedMessage):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permit(TypedMessage):
+class Permit(TypedMessage, kw_only=True):
     """EIP-2612: sets an allowance. Anybody may send it to the token."""
 
     NAME = "Permit"
@@ -310,8 +297,7 @@ CAPTURE_TYPE: Final = f"({HOLD_TYPE},uint256,bytes32)"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscrowHold:
+class EscrowHold(Value, kw_only=True):
     """An open session. The contract stores its hash; every call that changes it brings the hold."""
 
     session_id_hash: bytes
@@ -339,8 +325,7 @@ class EscrowHold:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureItem:
+class CaptureItem(Value, kw_only=True):
     """One session of captureMany. 0 seconds return everything to the payer."""
 
     hold: EscrowHold

@@ -1,7 +1,6 @@
 """Creates keys, funded accounts and both contracts on the first start of an embedded chain; contains the faucet."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
@@ -15,6 +14,7 @@ from sightline.chain.embedded import views
 from sightline.chain.embedded.machine import Machine
 from sightline.chain.fees import Fees
 from sightline.chain.signer import Signer
+from sightline.domain.value import Value
 from sightline.ports.ids import Ids
 from sightline.system.files import write_durably
 from sightline.system.keccak import keccak256
@@ -31,8 +31,7 @@ ROLES: Final = ("deployer", "relayer", "feeReceiver", "meter", "standbyMeter")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContractTerms:
+class ContractTerms(Value, kw_only=True):
     """Which contract holds and settles, and its constructor terms; used on the first start only."""
 
     max_fee_bps: int

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -22,6 +21,7 @@ from eth_utils.hexadecimal import decode_hex
 from sightline.chain.embedded import views
 from sightline.chain.embedded.store import ChainStore, Json
 from sightline.chain.embedded.vm import EmbeddedVM, OutOfTimeError
+from sightline.domain.value import Value, replace
 from sightline.ports.clock import Clock
 from sightline.system.keccak import keccak256
 
@@ -57,16 +57,14 @@ class UnknownBlockError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Mined:
+class Mined(Value):
     """The CPU time in seconds of each transaction that one block mined or rejected, and why it was rejected."""
 
     cpu_s: dict[bytes, float]
     rejected: dict[bytes, RejectedError]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvmCall:
+class EvmCall(Value, kw_only=True):
     """A message call without a transaction. With `to` empty, `data` runs as creation code."""
 
     sender: Address

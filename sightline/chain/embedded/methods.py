@@ -4,12 +4,12 @@ import hmac
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 from eth_typing import Address
 from eth_utils.address import is_address, to_canonical_address, to_checksum_address
 from eth_utils.hexadecimal import decode_hex
+from msgspec import Struct
 
 from sightline.chain.embedded import views
 from sightline.chain.embedded.deploy import Treasury
@@ -56,8 +56,7 @@ class RpcError(Exception):
 
 
 @final
-@dataclass(slots=True)
-class HttpRequest:
+class HttpRequest(Struct):
     """The HTTP request that carries one or more JSON-RPC requests: who sent it, and the CPU time in seconds it took."""
 
     is_guest: bool = False

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -15,6 +14,7 @@ from eth_utils.address import to_checksum_address
 from sightline.chain.contracts.terms import ADMIN_DELAY_S, SESSION_CAP_MICRO
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import Value
 from sightline.ports.chain import FaucetPayment
 from sightline.ports.ids import Ids
 from sightline.system.children import Child, ChildCommand, ChildFailedError, RestartPause, run_child
@@ -26,8 +26,7 @@ CHAIN_ID_DEFAULT: Final = 84_532_001
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedOptions:
+class EmbeddedOptions(Value, kw_only=True):
     """Options of the embedded chain. All but the directory are fixed by the first start in a directory."""
 
     data_dir: Path
@@ -41,8 +40,7 @@ class EmbeddedOptions:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedNode:
+class EmbeddedNode(Value, kw_only=True):
     """Addresses and keys of a running embedded chain."""
 
     url: str

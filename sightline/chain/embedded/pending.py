@@ -2,16 +2,15 @@
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, final
 
 from sightline.chain.embedded.machine import Mined, RejectedError
+from sightline.domain.value import Value
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class TransactionOutcome:
+class TransactionOutcome(Value):
     """What became final for a transaction: the reason if it was rejected, and the CPU time it took in seconds."""
 
     refusal: RejectedError | None

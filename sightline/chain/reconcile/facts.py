@@ -6,10 +6,12 @@ transaction by payer and amount, whatever the order of the logs; what is left ov
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, final
 
+from msgspec import Struct, field
+
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import Value
 from sightline.system.keccak import keccak256
 
 WORD: Final = 32
@@ -25,8 +27,7 @@ TRANSFER: Final = event_topic("Transfer(address,address,uint256)")
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RawLog:
+class RawLog(Value):
     """A log as the endpoint gives it, with its numbers as integers."""
 
     address: str
@@ -64,8 +65,7 @@ class RawLog:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(Value, kw_only=True):
     """An event with the accounts that it changes, debits positive."""
 
     kind: str
@@ -81,8 +81,7 @@ class Fact:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Payment:
+class Payment(Value, kw_only=True):
     """A Settled event."""
 
     session_id_hash: str
@@ -95,8 +94,7 @@ class Payment:
 
 
 @final
-@dataclass(slots=True)
-class ChainFacts:
+class ChainFacts(Struct):
     """Collects the facts of one contract, from its first block on."""
 
     token: str

@@ -1,7 +1,6 @@
 """Settlements that SessionSettlement takes from the payer's allowance."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, final
 
 from eth_utils.address import to_checksum_address
@@ -24,6 +23,7 @@ from sightline.chain.rpc.reader import fault_text, hex_int, is_call_fault
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementOutbox, SettlementRecord
 
 

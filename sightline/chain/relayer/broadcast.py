@@ -1,10 +1,10 @@
 """Broadcasts signed transactions and classifies the node's answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, final
 
 from sightline.chain.rpc.client import JsonRpc, RpcResponseError, is_perhaps_sent
+from sightline.domain.value import Value
 from sightline.ports.ledger import Attempt
 
 FEES_TOO_LOW: Final = "the node wants higher fees"
@@ -14,8 +14,7 @@ _FEE_TOO_LOW: Final = ("less than block base fee", "transaction underpriced", "f
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class Answers(Value, kw_only=True):
     """Hashes that the node has or may have, and the transactions that it refused with its error text."""
 
     taken: list[str]

@@ -1,7 +1,6 @@
 """Settlements from holds of SessionEscrow: `captureMany` pays operator and fee, and returns the rest to the payer."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final, final
 
 from typing_extensions import override
@@ -28,6 +27,7 @@ from sightline.domain.session.machine import settlement_of
 from sightline.domain.session.model import Closed, Ended, Session
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.escrow import ExtensionOutbox, HoldOpening, OpeningOutbox
 from sightline.ports.ledger import (
     SETTLEMENTS_WAITING,

@@ -4,7 +4,6 @@ With several endpoints an outcome is final only when two of them report it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Generic, NamedTuple, final
 
 import structlog
@@ -15,6 +14,7 @@ from sightline.chain.relayer.resubmission import REORGANISED, Resubmission
 from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.work import EventLog, OutboxWork
 from sightline.chain.rpc.reader import hex_int
+from sightline.domain.value import replace
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import HEADERS_MAX, BlockRef, Inclusion, RecordT, SettlementState
 

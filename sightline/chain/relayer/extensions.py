@@ -1,7 +1,6 @@
 """Amounts that SessionEscrow adds to the holds of LIVE sessions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, final
 
 from eth_abi.abi import decode
@@ -28,6 +27,7 @@ from sightline.chain.rpc.reader import fault_text, hex_bytes, is_call_fault
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.escrow import ConsentKind
 from sightline.domain.session.model import Session
+from sightline.domain.value import replace
 from sightline.ports.escrow import ExtensionOutbox, HoldExtension, OpeningOutbox
 from sightline.ports.ledger import ChainIdentity, Inclusion, SettlementState
 

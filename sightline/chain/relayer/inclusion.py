@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 import structlog
@@ -13,6 +12,7 @@ from sightline.chain.rpc.client import Request, RpcEndpoint, RpcResponseError
 from sightline.chain.rpc.health import EndpointFault
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import Value
 from sightline.ports.ledger import Inclusion, OutboxRecord, RecordT
 
 Ask: TypeAlias = Callable[[Sequence[Request]], Awaitable[list[Any]]]
@@ -27,8 +27,7 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Included:
+class Included(Value, kw_only=True):
     """A transaction in a block of the canonical chain; `depth` is the number of blocks above it.
 
     A batch may skip one of its sessions.
@@ -46,8 +45,7 @@ class Included:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class Sighting(Value, kw_only=True):
     """The result of one query of the chain."""
 
     head: dict[str, Any]

@@ -1,12 +1,12 @@
 """Settings of the relayer."""
 
-from dataclasses import dataclass
 from typing import final
+
+from sightline.domain.value import Value
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayerOptions:
+class RelayerOptions(Value, kw_only=True):
     """Intervals, limits and confirmation depth of the relayer."""
 
     depth: int = 0

@@ -22,7 +22,6 @@ its nonces.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, final
 
 import structlog
@@ -45,6 +44,7 @@ from sightline.chain.relayer.work import OutboxWork
 from sightline.chain.rpc.client import JsonRpc, backoff_ms
 from sightline.chain.signing_process import SignerUnavailableError
 from sightline.domain.errors import SightlineError
+from sightline.domain.value import Value
 from sightline.ports.chain import ChainChangedError, OnSettlement, SettlementUpdate
 from sightline.ports.clock import Clock
 from sightline.ports.escrow import ExtensionOutbox, OpeningOutbox, PermitOutbox
@@ -55,8 +55,7 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscrowParts:
+class EscrowParts(Value, kw_only=True):
     """What a relayer of SessionEscrow needs besides: the holds, the meter's key, and who waits for holds."""
 
     openings: OpeningOutbox

@@ -7,7 +7,6 @@ allowance (`allowance`), permits for the token (`permits`), holds that the escro
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Final, Generic, final
 
@@ -17,6 +16,7 @@ from sightline.chain.fees import ABOUT_FEES, GAS_MAX, Fees, gas_with_margin, sug
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import fault_text, hex_bytes, hex_int, is_call_fault
 from sightline.domain.errors import ChainUnavailableError, SightlineError
+from sightline.domain.value import Value, replace
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import ChainIdentity, Inclusion, RecordT, TransactionOutbox
 
@@ -42,8 +42,7 @@ class PreflightVerdict(Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Value, kw_only=True):
     """The verdict on one row; `reason` says why it must wait."""
 
     verdict: PreflightVerdict
@@ -53,8 +52,7 @@ class Finding:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainView:
+class ChainView(Value, kw_only=True):
     """What is needed to sign: the latest block, fees, and the relayer's next nonce on the chain."""
 
     head: dict[str, Any]
@@ -64,8 +62,7 @@ class ChainView:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
+class Examination(Value, kw_only=True):
     """The verdicts in the order of the request, and the chain as it was asked."""
 
     findings: list[Finding]
@@ -73,8 +70,7 @@ class Examination:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContractCall:
+class ContractCall(Value, kw_only=True):
     """The data of a call and its gas limit."""
 
     data: bytes
@@ -100,8 +96,7 @@ class ContractCall:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventLog:
+class EventLog(Value, kw_only=True):
     """The contract's event of one session: its topics, its data and its place."""
 
     topics: tuple[str, ...]
@@ -116,8 +111,7 @@ class EventLog:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundEvent:
+class FoundEvent(Value, kw_only=True):
     """An event that was found by its session, with its block and transaction."""
 
     inclusion: Inclusion

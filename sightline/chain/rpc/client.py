@@ -11,7 +11,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final
 
@@ -22,6 +21,7 @@ from typing_extensions import override
 from sightline.chain.rpc.guests import CPU_HEADER, GUEST_HEADER
 from sightline.chain.rpc.health import EndpointFault, EndpointHealth, names_of, newest_head, urls_in
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import Value, replace
 from sightline.ports.ids import Ids
 from sightline.system.loops import run_forever
 
@@ -60,8 +60,7 @@ class ReplyTooLargeError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcOptions:
+class RpcOptions(Value, kw_only=True):
     """Deadlines, retries and backoff of the client."""
 
     timeout_ms: int = 5_000
@@ -86,8 +85,7 @@ def backoff_ms(ids: Ids, failures: int, *, least_ms: int, most_ms: int) -> int:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Forwarded:
+class Forwarded(Value):
     """A node's answer to a forwarded body, and the CPU time in ms that it says it took; None if it does not say."""
 
     body: bytes

@@ -1,7 +1,6 @@
 """Decodes logs of the token and the settlement contract into wallet events. Does no I/O."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
@@ -17,6 +16,7 @@ from sightline.chain.contracts.escrow import OPENED_TOPIC, RECLAIMED_TOPIC
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.settlement import ChainPayment
+from sightline.domain.value import Value
 from sightline.ports.ledger import ChainEvent, LedgerEventKind
 from sightline.system.keccak import keccak256
 
@@ -26,8 +26,7 @@ FOLLOWED: Final = (SETTLED_TOPIC, LIMITS_SET_TOPIC, OPENED_TOPIC, RECLAIMED_TOPI
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class Watched(Value, kw_only=True):
     """The contracts and wallets that the watcher follows; addresses are lower-case."""
 
     token: str
@@ -38,8 +37,7 @@ class Watched:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class Log(Value, kw_only=True):
     """A log with its numbers decoded."""
 
     address: str
@@ -52,8 +50,7 @@ class Log:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
+class Meaning(Value, kw_only=True):
     """The content of a block's logs: ledger rows, wallets whose numbers changed, and settled sessions."""
 
     events: tuple[ChainEvent, ...]

@@ -7,7 +7,6 @@ two of them tell is written. Until then the journal is behind the wallets.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import structlog
@@ -20,6 +19,7 @@ from sightline.chain.watcher.events import FOLLOWED, Log, Watched, log_of
 from sightline.chain.watcher.logs import LogSource
 from sightline.domain.books.journal import JournalEntry
 from sightline.domain.errors import ChainUnavailableError, SightlineError
+from sightline.domain.value import Value
 from sightline.ports.ledger import BlockRef, BooksReading, WalletLedger
 
 OWN_PER_QUERY: Final = 500
@@ -32,8 +32,7 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Told(Value, kw_only=True):
     """What one endpoint tells of unread blocks."""
 
     through: int

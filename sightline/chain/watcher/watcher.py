@@ -10,7 +10,6 @@ block's logs, for wallets that are not read yet, and at intervals for a few of t
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import structlog
@@ -25,6 +24,7 @@ from sightline.chain.watcher.logs import NEAR_BLOCKS, LogSource
 from sightline.chain.watcher.unknown import unknown_payments
 from sightline.domain.errors import ChainUnavailableError, SightlineError
 from sightline.domain.settlement import ChainPayment
+from sightline.domain.value import Value
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -47,8 +47,7 @@ BUSY_MS: Final = 5_000
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatcherOptions:
+class WatcherOptions(Value, kw_only=True):
     """Intervals, limits and confirmation depth of the watcher."""
 
     depth: int = 0

@@ -14,7 +14,6 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
@@ -25,6 +24,7 @@ from sightline.cluster.bus.nats_connection import FAILURES, Hello, NatsConnectio
 from sightline.cluster.bus.nats_wire import NatsError, endpoint
 from sightline.cluster.bus.seal import OVERHEAD, Seal
 from sightline.domain.errors import BusUnavailableError
+from sightline.domain.value import Value, hiding
 from sightline.ports.bus import Arrival, BusStatistics, Interrupted, Received, Undelivered
 from sightline.system.loops import Backoff
 
@@ -43,16 +43,15 @@ log = structlog.get_logger("sightline")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NatsOptions:
+class NatsOptions(Value, kw_only=True):
     """Where the NATS servers are, and who this server is."""
 
-    servers: tuple[str, ...] = field(repr=False)
+    servers: tuple[str, ...]
     """URLs of the servers of one NATS cluster. A user name and password, or a token, may be part of a URL."""
     cluster: str
     """Part of each subject: services with different names can share NATS servers."""
     incarnation: str
-    key: bytes = field(repr=False)
+    key: bytes
     """Seals the frames: a secret of the servers of this service."""
     tls: ssl.SSLContext | None = None
     """If set, or if a URL begins with tls://, a connection without TLS is refused."""
@@ -64,6 +63,8 @@ class NatsOptions:
     """Frames that were received and wait for `receive`; further frames are lost."""
     start_timeout_s: float = 10.0
     """How long opening waits for the first connection."""
+
+    __repr__ = hiding("servers", "key")
 
 
 @final

@@ -6,7 +6,6 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ import trio
 
 from sightline.cluster.bus import nats_wire
 from sightline.cluster.bus.nats_wire import NatsError, OnMessage, Parser
+from sightline.domain.value import Value
 
 PING_EVERY_S: Final = 1.0
 ANSWER_WITHIN_S: Final = 2.0
@@ -28,8 +28,7 @@ FAILURES: Final = (NatsError, OSError, trio.BrokenResourceError, trio.ClosedReso
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Value, kw_only=True):
     """What a client says when it connects."""
 
     name: str

@@ -1,12 +1,12 @@
 """Runs an embedded nats-server for the servers of one machine, on loopback and with a random token."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, final
 
 import trio
 
+from sightline.domain.value import Value
 from sightline.ports.ids import Ids
 from sightline.system.children import Child, ChildCommand
 from sightline.system.files import write_durably
@@ -18,8 +18,7 @@ FREE_PORT: Final = -1
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedNatsOptions:
+class EmbeddedNatsOptions(Value, kw_only=True):
     """Where the embedded nats-server has its files."""
 
     directory: Path

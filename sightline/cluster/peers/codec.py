@@ -6,7 +6,6 @@ not in the table cannot be sent.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, cast
@@ -318,8 +317,8 @@ def _unpacker_of(kind: type) -> Callable[[list[Packed]], Any]:
 def _names(kind: type) -> tuple[str, ...]:
     if issubclass(kind, tuple):
         return cast("tuple[str, ...]", kind._fields)  # type: ignore[attr-defined]  # a NamedTuple
-    assert is_dataclass(kind), kind
-    return tuple(field.name for field in fields(kind))
+    assert issubclass(kind, msgspec.Struct), kind
+    return kind.__struct_fields__
 
 
 _PACKERS: Final[dict[type, Callable[[Any], Packed]]] = {

@@ -5,8 +5,9 @@ from one reading of the leases.
 """
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
 from typing import Final, final
+
+from msgspec import Struct, field
 
 SERVERS_MAX: Final = 4_096
 """Incarnations; then the one that was used longest ago is forgotten."""
@@ -15,8 +16,7 @@ MISSED_MAX: Final = 1_024
 
 
 @final
-@dataclass(slots=True)
-class _Numbers:
+class _Numbers(Struct):
     sent: int = 0
     received: int = 0
     missed: deque[int] = field(default_factory=lambda: deque(maxlen=MISSED_MAX))

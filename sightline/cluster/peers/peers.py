@@ -22,11 +22,11 @@ A server that misses a frame of another one, or sees it end, calls `on_loss`: fa
 
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast, final
 
 import structlog
 import trio
+from msgspec import Struct, field
 
 from sightline.actors.kernel import (
     ActorElsewhereError,
@@ -100,8 +100,7 @@ log = structlog.get_logger("sightline.peers")
 
 
 @final
-@dataclass(slots=True, eq=False)
-class _Message:
+class _Message(Struct, eq=False):
     """A message to an actor of another server, until it is sent, and an ask until it is answered."""
 
     kind: str
@@ -119,8 +118,7 @@ class _Message:
 
 
 @final
-@dataclass(slots=True, eq=False)
-class _Question:
+class _Question(Struct, eq=False):
     """An ask to a server itself, until it is answered."""
 
     server: str
@@ -140,8 +138,7 @@ class _Question:
 
 
 @final
-@dataclass(slots=True)
-class PeerCounts:
+class PeerCounts(Struct):
     """What was sent and received since the start; for metrics."""
 
     frames_sent: int = 0

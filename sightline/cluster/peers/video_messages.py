@@ -1,17 +1,16 @@
 """Messages between servers about video inputs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import final
 
 from sightline.actors.kernel import Command
 from sightline.domain.session.model import VideoInput
+from sightline.domain.value import Value
 from sightline.ports.video import SignalReply, SignalRequest
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class HeldInput:
+class HeldInput(Value):
     """An input that a server holds."""
 
     session_id: str
@@ -19,32 +18,28 @@ class HeldInput:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FindInputs(Command["FindInputs", tuple[HeldInput, ...]]):
+class FindInputs(Value, Command["FindInputs", tuple[HeldInput, ...]]):
     """Which inputs of these sessions the receiver holds."""
 
     session_ids: tuple[str, ...]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CloseHeldInput(Command["CloseHeldInput", None]):
+class CloseHeldInput(Value, Command["CloseHeldInput", None]):
     """Close an input if the receiver holds it."""
 
     ref: str
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SignalHeldInput(Command["SignalHeldInput", SignalReply | None]):
+class SignalHeldInput(Value, Command["SignalHeldInput", SignalReply | None]):
     """Answer a WHIP or WHEP request; None if the receiver does not hold the input."""
 
     request: SignalRequest
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class HandleEngineHook(Command["HandleEngineHook", int]):
+class HandleEngineHook(Value, Command["HandleEngineHook", int]):
     """Handle a callback of an external media server; answered with the HTTP status."""
 
     engine: str
@@ -53,8 +48,7 @@ class HandleEngineHook(Command["HandleEngineHook", int]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class InputOpened:
+class InputOpened(Value):
     """The sender has opened the input of this session: another server that holds it closes it."""
 
     session_id: str

@@ -15,7 +15,6 @@ import hashlib
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar, final
 
 import httpcore
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from sightline.domain.errors import VideoUnavailableError
+from sightline.domain.value import Value
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.video import ClipReply, FrameQuery, FrameReply, SignalReply
@@ -124,8 +124,7 @@ class FrameDoor:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ClipQuery:
+class ClipQuery(Value):
     """A request for a clip."""
 
     clip_seconds: int

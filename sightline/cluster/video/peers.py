@@ -1,7 +1,6 @@
 """The other servers, as the video backend of this one uses them: questions and messages through `Peers`."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Final, TypeVar, final
 
 from sightline.actors.kernel import Command
@@ -15,6 +14,7 @@ from sightline.cluster.peers.video_messages import (
     SignalHeldInput,
 )
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError, VideoUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.video import SignalReply, SignalRequest
 
 FIND_TIMEOUT_S: Final = 1.0

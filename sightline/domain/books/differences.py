@@ -1,9 +1,10 @@
 """Differences between the books and the chain: what was found, and what a person does about it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final, final
+
+from sightline.domain.value import Value
 
 
 @unique
@@ -52,8 +53,7 @@ ADVICE: Final[Mapping[DifferenceKind, str]] = {
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Value, kw_only=True):
     """One difference. `chain` and `books` say what each of the two has."""
 
     kind: DifferenceKind
@@ -69,8 +69,7 @@ class Difference:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BooksCheck:
+class BooksCheck(Value, kw_only=True):
     """A comparison of the books with the chain, through one block."""
 
     at_ms: int

@@ -6,9 +6,10 @@ who earns it. An amount that a receiver refuses stays in the contract as its `cr
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final, final
+
+from sightline.domain.value import Value
 
 ESCROW: Final = "escrow"
 FEE: Final = "fee"
@@ -50,8 +51,7 @@ class EntryKind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Value):
     """A part of an entry; a debit is positive."""
 
     account: str
@@ -60,8 +60,7 @@ class Line:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
+class JournalEntry(Value, kw_only=True):
     """One entry. Hashes and addresses are lower-case; `session_id_hash` is None where the event names no session."""
 
     kind: EntryKind

@@ -1,12 +1,12 @@
 """What the database holds of sessions, as the reconciliation compares it with the chain."""
 
-from dataclasses import dataclass
 from typing import final
+
+from sightline.domain.value import Value
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalPlace:
+class JournalPlace(Value, kw_only=True):
     """How far the watcher has read: blocks up to `read_through`. The entries of blocks up to `final` are written."""
 
     final: int
@@ -14,8 +14,7 @@ class JournalPlace:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaidRow:
+class PaidRow(Value, kw_only=True):
     """A settlement that is on the chain, with the numbers of the contract where it has others than ours."""
 
     session_id_hash: str
@@ -28,8 +27,7 @@ class PaidRow:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefundRow:
+class RefundRow(Value, kw_only=True):
     """A refund that was signed."""
 
     tx_hash: str

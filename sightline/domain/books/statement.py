@@ -1,19 +1,18 @@
 """The statement of a workspace for one month in UTC, and the invoice of a consumer."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Self, final
 
 from sightline.domain.units import HOUR_MS
+from sightline.domain.value import Value
 
 CLOSED_AFTER_MS: Final = HOUR_MS
 """A month is closed when the chain was read so long after its end: clocks differ, and blocks come late."""
 
 
 @final
-@dataclass(frozen=True, slots=True, order=True)
-class Month:
+class Month(Value, order=True):
     """A calendar month in UTC."""
 
     year: int
@@ -42,8 +41,7 @@ class Month:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionAmounts:
+class SessionAmounts(Value, kw_only=True):
     """What the journal's entries of one month say of one session, in micro-USDC.
 
     `returned` went from escrow back to the payer, `refunded` was paid by the service. `credited` is the part of
@@ -66,8 +64,7 @@ class SessionAmounts:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceStatement:
+class WorkspaceStatement(Value, kw_only=True):
     """The sessions of a workspace with entries in a month, by time, and what waits at its end."""
 
     workspace_id: str
@@ -88,8 +85,7 @@ class WorkspaceStatement:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invoice:
+class Invoice(Value, kw_only=True):
     """An invoice to a consumer about a closed month. It never changes; numbers of a year have no gaps."""
 
     year: int

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.operator.model import Availability, Claim, Workspace, WorkspaceRole
 
@@ -12,12 +14,8 @@ STORED_APART: Final = frozenset({"version", "last_place"})
 
 def to_doc(workspace: Workspace) -> dict[str, Any]:
     """The fields of the workspace, without those of `STORED_APART`."""
-    # Not `asdict`, which copies everything inside as well and costs more than all the rest of a commit.
-    doc = {name: getattr(workspace, name) for name in workspace.__dataclass_fields__ if name not in STORED_APART}
-    doc["claims"] = {
-        key: {name: getattr(claim, name) for name in claim.__dataclass_fields__}
-        for key, claim in workspace.claims.items()
-    }
+    doc = {name: kept for name, kept in asdict(workspace).items() if name not in STORED_APART}
+    doc["claims"] = {key: asdict(claim) for key, claim in workspace.claims.items()}
     return doc
 
 

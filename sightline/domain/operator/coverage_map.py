@@ -6,8 +6,9 @@ whole cells, so that asking for many small boxes shows nothing more either.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple, final
+
+from sightline.domain.value import Value
 
 CELLS_PER_DEGREE: Final = 10
 BOX_DEGREES_MAX: Final = 20.0
@@ -25,8 +26,7 @@ class CellBox(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CoverageCells:
+class CoverageCells(Value):
     """Operators per cell (row, column); only cells with at least one. `everywhere`: those that set no coverage."""
 
     counts: Mapping[tuple[int, int], int]

@@ -5,17 +5,16 @@ ends when the last claim is released, and gives back the availability from befor
 so that every message may be repeated. `accept` makes a claim and leaves availability as it is.
 """
 
-from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never, final
 
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.operator.model import MAX_START_TIMEOUTS, MIN_CONSUMERS, Availability, Claim, Workspace
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.value import Value, replace
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
+class Patch(Value, kw_only=True):
     """Change what the caller may change; None leaves a field as it is."""
 
     name: str | None = None
@@ -27,16 +26,14 @@ class Patch:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ClaimByDispatch:
+class ClaimByDispatch(Value):
     """The dispatcher takes the operator for a session: ONLINE to BUSY."""
 
     session_id: str
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptPolicy:
+class AcceptPolicy(Value, kw_only=True):
     """What an operator must be to accept a session itself.
 
     Args:
@@ -50,8 +47,7 @@ class AcceptPolicy:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ClaimByAccept:
+class ClaimByAccept(Value):
     """The operator takes a session at a point itself; availability stays."""
 
     session_id: str
@@ -61,24 +57,21 @@ class ClaimByAccept:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Occupy:
+class Occupy(Value):
     """A session of this operator is being started: BUSY, and no other session may be live."""
 
     session_id: str
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Vacate:
+class Vacate(Value):
     """The start failed: the session is assigned still, not live."""
 
     session_id: str
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(Value):
     """Recreate the claim of a session that is still assigned to this operator. Never refused."""
 
     session_id: str
@@ -86,8 +79,7 @@ class Restore:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Value):
     """The session is over for this operator."""
 
     session_id: str
@@ -97,8 +89,7 @@ class Release:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ResetSequence:
+class ResetSequence(Value):
     """Let the device count its heartbeats from any number again."""
 
 

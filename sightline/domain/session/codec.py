@@ -2,8 +2,9 @@
 of it that was ever written."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
+
+from msgspec.structs import asdict
 
 from sightline.domain.escrow import ConsentKind, ExactTransfer, PayerConsent, SignedMandate
 from sightline.domain.geofence import DeviceKind, Fence, Fix, Track
@@ -25,6 +26,7 @@ from sightline.domain.session.model import (
     VideoInput,
 )
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 
 Doc: TypeAlias = dict[str, Any]
 
@@ -51,7 +53,7 @@ def _later_doc(session: Session) -> Doc:
 
 
 def _extension_doc(extension: SessionExtension) -> Doc:
-    return {**_fields(extension), "consent": consent_doc(extension.consent)}
+    return {**asdict(extension), "consent": consent_doc(extension.consent)}
 
 
 def _extension(doc: Mapping[str, Any]) -> SessionExtension:
@@ -83,7 +85,7 @@ def from_doc(doc: Mapping[str, Any], version: int) -> Session:
 
 def _terms_doc(terms: Terms) -> Doc:
     """The terms as a document. Servers of earlier versions do not know a consent, and read documents without one."""
-    doc = _fields(terms)
+    doc = asdict(terms)
     if terms.consent is None:
         del doc["consent"]
     else:
@@ -96,14 +98,14 @@ def consent_doc(consent: PayerConsent | None) -> Doc | None:
     if consent is None:
         return None
     mandate, exact = consent.mandate, consent.exact
-    doc = {**_fields(consent), "mandate": None if mandate is None else mandate_doc(mandate)}
+    doc = {**asdict(consent), "mandate": None if mandate is None else mandate_doc(mandate)}
     del doc["exact"]
-    return doc if exact is None else {**doc, "exact": _fields(exact)}
+    return doc if exact is None else {**doc, "exact": asdict(exact)}
 
 
 def mandate_doc(mandate: SignedMandate) -> Doc:
     """A mandate as a document."""
-    return _fields(mandate)
+    return asdict(mandate)
 
 
 def mandate_of(doc: Mapping[str, Any]) -> SignedMandate:
@@ -123,11 +125,11 @@ def consent_of(doc: Mapping[str, Any] | None) -> PayerConsent | None:
 def _phase_doc(phase: Phase) -> Doc:
     match phase:
         case Requested():
-            return {"is": "requested", **_fields(phase)}
+            return {"is": "requested", **asdict(phase)}
         case Assigned():
             return {
                 "is": "assigned",
-                "operator": _fields(phase.operator),
+                "operator": asdict(phase.operator),
                 "assigned_at_ms": phase.assigned_at_ms,
                 "start_deadline_ms": phase.start_deadline_ms,
                 "is_dispatched": phase.is_dispatched,
@@ -137,28 +139,28 @@ def _phase_doc(phase: Phase) -> Doc:
         case Live():
             return {
                 "is": "live",
-                "operator": _fields(phase.operator),
+                "operator": asdict(phase.operator),
                 "assigned_at_ms": phase.assigned_at_ms,
                 "started_at_ms": phase.started_at_ms,
                 "ends_at_ms": phase.ends_at_ms,
-                "video": _fields(phase.video),
+                "video": asdict(phase.video),
                 "evidence": _evidence_doc(phase.evidence),
                 "whereabouts": _location_doc(phase.location),
                 "pause_reason": phase.pause_reason,
                 "consumer_seen_ms": phase.consumer_seen_ms,
             } | _hold_doc(phase)
         case Ended():
-            fields = _fields(phase)
+            fields = asdict(phase)
             del fields["hold_tx_hash"]
             return {
                 "is": "ended",
                 **fields,
-                "operator": _fields(phase.operator),
+                "operator": asdict(phase.operator),
                 "windows": [_window_doc(window) for window in phase.windows],
             } | _hold_doc(phase)
         case Closed():
-            operator = None if phase.operator is None else _fields(phase.operator)
-            return {"is": "closed", **_fields(phase), "operator": operator}
+            operator = None if phase.operator is None else asdict(phase.operator)
+            return {"is": "closed", **asdict(phase), "operator": operator}
         case _:
             assert_never(phase)
 
@@ -205,17 +207,11 @@ def _operator(doc: Mapping[str, Any] | None) -> Any:
     return None if doc is None else Operator(**{**doc, "device_kind": DeviceKind(doc["device_kind"])})
 
 
-def _fields(flat: Any) -> Doc:
-    """The fields of one dataclass, as they are. `asdict` copies everything inside as well, which costs more than all
-    the rest of a commit."""
-    return {name: getattr(flat, name) for name in flat.__dataclass_fields__}
-
-
 def _evidence_doc(evidence: Evidence) -> Doc:
     return {
-        **_fields(evidence),
-        "presence": _fields(evidence.presence),
-        "media": _fields(evidence.media),
+        **asdict(evidence),
+        "presence": asdict(evidence.presence),
+        "media": asdict(evidence.media),
         "fence_windows": [list(window) for window in evidence.fence_windows],
     }
 
@@ -223,13 +219,13 @@ def _evidence_doc(evidence: Evidence) -> Doc:
 def _location_doc(location: LocationState) -> Doc:
     track, last_fix = location.track, location.last_fix
     return {
-        **_fields(location),
-        "fence": _fields(location.fence),
+        **asdict(location),
+        "fence": asdict(location.fence),
         "track": {
-            "adopted": None if track.adopted is None else _fields(track.adopted),
-            "suspects": [_fields(fix) for fix in track.suspects],
+            "adopted": None if track.adopted is None else asdict(track.adopted),
+            "suspects": [asdict(fix) for fix in track.suspects],
         },
-        "last_fix": None if last_fix is None else _fields(last_fix),
+        "last_fix": None if last_fix is None else asdict(last_fix),
     }
 
 

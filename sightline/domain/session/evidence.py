@@ -1,13 +1,13 @@
 """What a heartbeat or a media event adds to the evidence of a LIVE session. No state changes here."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from sightline.domain.geofence import Ring
 from sightline.domain.metering import OPEN, Evidence, FenceWindow, Signal
 from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved
-from sightline.domain.session.model import Live, LocationState, SessionLimits
+from sightline.domain.session.model import Live, SessionLimits
+from sightline.domain.value import replace
 
 
 def with_fix(phase: Live, message: FixReported, now_ms: int, limits: SessionLimits) -> Live:
@@ -20,29 +20,24 @@ def with_fix(phase: Live, message: FixReported, now_ms: int, limits: SessionLimi
     if at_ms < evidence.started_at_ms or message.sequence <= where.last_sequence:
         return phase
     if not message.is_fresh:
-        return phase.with_proofs(evidence, replace(where, last_sequence=message.sequence, last_fix=fix))
+        return replace(phase, evidence=evidence, location=replace(where, last_sequence=message.sequence, last_fix=fix))
     if fix.accuracy_m > limits.fence.accuracy_max_m:
         return _with_coarse_fix(phase, message, at_ms, limits)
     if not fix.is_proof:
         where = replace(where, coarse_in_row=0, last_sequence=message.sequence, last_fix=fix)
-        return phase.with_proofs(evidence, where)
+        return replace(phase, evidence=evidence, location=where)
     speed_mps = limits.fence.speed_limit_mps(where.device_kind)
     track = where.track.follow(fix, speed_mps, limits.fence.consistent_fixes)
     place = _Place(evidence.fence_windows, evidence.first_outside_ms, where.outside_in_row, where.is_inside)
     if track.adopted is fix:
         place = _follow_ring(place, where.fence.ring(fix, limits.fence), at_ms, limits)
-    # Built field by field: `replace` takes several times as long, and every heartbeat comes through here.
-    return phase.with_proofs(
-        Evidence(
-            started_at_ms=evidence.started_at_ms,
-            presence=evidence.presence.prove(at_ms, limits.meter, is_prompt=True),
-            media=evidence.media,
-            fence_windows=place.fence_windows,
-            first_outside_ms=place.first_outside_ms,
-        ),
-        LocationState(
-            fence=where.fence,
-            device_kind=where.device_kind,
+    presence = evidence.presence.prove(at_ms, limits.meter, is_prompt=True)
+    windows, first_outside_ms = place.fence_windows, place.first_outside_ms
+    return replace(
+        phase,
+        evidence=replace(evidence, presence=presence, fence_windows=windows, first_outside_ms=first_outside_ms),
+        location=replace(
+            where,
             track=track,
             is_inside=place.is_inside,
             outside_in_row=place.outside_in_row,
@@ -67,7 +62,7 @@ def _with_coarse_fix(phase: Live, message: FixReported, at_ms: int, limits: Sess
     if coarse >= limits.fence.coarse_fixes:
         evidence = replace(evidence, presence=evidence.presence.lose(at_ms))
     where = replace(phase.location, coarse_in_row=coarse, last_fix=message.fix, last_sequence=message.sequence)
-    return phase.with_proofs(evidence, where)
+    return replace(phase, evidence=evidence, location=where)
 
 
 class _Place(NamedTuple):
@@ -104,8 +99,8 @@ def with_media(evidence: Evidence, message: MediaProved | MediaBroke, now_ms: in
         return evidence
     media = evidence.media
     if isinstance(message, MediaProved):
-        return evidence.with_media(media.prove(at_ms, limits.meter))
-    return evidence.with_media(media.lose(at_ms))
+        return replace(evidence, media=media.prove(at_ms, limits.meter))
+    return replace(evidence, media=media.lose(at_ms))
 
 
 def recovered(
@@ -116,7 +111,7 @@ def recovered(
         live = with_fix(live, message, message.fix.at_ms, limits)
     if media_proved_at_ms is None or media_proved_at_ms < live.started_at_ms:
         return live
-    return replace(live, evidence=live.evidence.with_media(_recovered_media(live, media_proved_at_ms, limits)))
+    return replace(live, evidence=replace(live.evidence, media=_recovered_media(live, media_proved_at_ms, limits)))
 
 
 def _recovered_media(live: Live, proved_at_ms: int, limits: SessionLimits) -> Signal:

@@ -11,7 +11,6 @@ counts even if it is handled after it.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import assert_never, overload
 
 from sightline.domain.conduct import PROVED_SECONDS
@@ -79,6 +78,7 @@ from sightline.domain.session.model import (
 )
 from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import SECOND_MS, MicroUsdc
+from sightline.domain.value import replace
 
 EXPIRED = Refusal(
     Code.INVALID_STATE, "session:expired", "The session's deadline has passed", state=SessionState.EXPIRED
@@ -198,7 +198,7 @@ def recover(
         if session.terms.consumer_lease_s is not None:
             # The consumer could not call while the server was down: its lease starts anew.
             live = replace(live, consumer_seen_ms=max(live.consumer_seen_ms, now_ms))
-        session = session.in_phase(live)
+        session = replace(session, phase=live)
     now_ms = max(now_ms, session.newest_ms)
     if not isinstance(session.phase, Live):
         return settle_deadline(session, now_ms, limits) or Step(session=session)
@@ -354,12 +354,12 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
         case FixReported():
             return _learn(session, phase, with_fix(phase, message, now_ms, limits), now_ms, limits)
         case MediaProved() | MediaBroke():
-            live = phase.with_proofs(with_media(phase.evidence, message, now_ms, limits), phase.location)
+            live = replace(phase, evidence=with_media(phase.evidence, message, now_ms, limits))
             return _learn(session, phase, live, now_ms, limits)
         case Tick():
             return _announce_pause(session, phase, now_ms, limits)
         case ConsumerActive():
-            return Step(session=session.in_phase(replace(phase, consumer_seen_ms=now_ms)))
+            return Step(session=replace(session, phase=replace(phase, consumer_seen_ms=now_ms)))
         case FundsReported(available=available):
             return _check_funds(session, phase, available, now_ms, limits)
         case BeginExtending(extension=extension):
@@ -446,7 +446,7 @@ def _begin_funding(session: Session, phase: Assigned, now_ms: int, limits: Sessi
         return Step(session=session)
     deadline_ms = max(phase.start_deadline_ms, now_ms + limits.funding_timeout_ms)
     funding = replace(phase, funding_at_ms=now_ms, start_deadline_ms=deadline_ms)
-    return Step(session=session.in_phase(funding))
+    return Step(session=replace(session, phase=funding))
 
 
 def _reopen(session: Session, phase: Assigned, at_ms: int, reason: str, *, is_no_show: bool = True) -> Step:
@@ -689,7 +689,7 @@ def _learn(session: Session, before: Live, after: Live, now_ms: int, limits: Ses
     A pause that began before this evidence and was not announced yet is recorded as well, although the evidence closes
     it: a stored row must show every dirty gap, or recovery would take the time between two stored proofs as proved.
     """
-    ended = settle_deadline(session.in_phase(after), now_ms, limits)
+    ended = settle_deadline(replace(session, phase=after), now_ms, limits)
     if ended is not None:
         return ended
     missed = open_pause(before.evidence, now_ms, limits.meter) if before.pause_reason is None else None
@@ -705,7 +705,7 @@ def _announce_pause(session: Session, live: Live, now_ms: int, limits: SessionLi
     pause = open_pause(live.evidence, now_ms, limits.meter)
     reason = pause.reason if pause is not None else None
     if reason is live.pause_reason:
-        return Step(session=session.in_phase(live))
+        return Step(session=replace(session, phase=live))
     live = replace(live, pause_reason=reason)
     return Step(session=replace(session, phase=live), events=(_pause_event(pause, now_ms),))
 

@@ -1,6 +1,5 @@
 """Messages of the session machine: commands (may be refused), facts (never are), and the effects of a step."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, final
 
@@ -8,7 +7,7 @@ from sightline.domain.geofence import Fix
 from sightline.domain.session.model import Operator, Session, SessionExtension, VideoInput
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
-from sightline.domain.value import value
+from sightline.domain.value import Value
 
 
 class Party(StrEnum):
@@ -24,8 +23,7 @@ class Party(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(Value):
     """Give the session to an operator whose workspace has claimed it."""
 
     operator: Operator
@@ -33,14 +31,12 @@ class Assign:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class BeginFunding:
+class BeginFunding(Value):
     """Start, where the payer consented to a hold: the escrow contract is asked to open it for this operator."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class GoLive:
+class GoLive(Value):
     """Start: the operator is occupied and the live input exists."""
 
     video: VideoInput
@@ -49,8 +45,7 @@ class GoLive:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Value):
     """End the session. In ASSIGNED only consumer and platform may, in REQUESTED only the platform; both cancel it."""
 
     by: Party
@@ -59,40 +54,34 @@ class End:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Value):
     """The consumer withdraws the request."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CancelAssignment:
+class CancelAssignment(Value):
     """The operator drops the assignment."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Withdraw:
+class Withdraw(Value):
     """The dispatched operator has not acknowledged the assignment in time: open the request again."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Decline:
+class Decline(Value):
     """The operator refuses the assignment: open the request again, for others."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class BeginExtending:
+class BeginExtending(Value):
     """Note the extension that the escrow contract is asked for, before anything is sent to it."""
 
     extension: SessionExtension
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Extend:
+class Extend(Value):
     """Add time to the LIVE session. With escrow, the contract has taken the amount."""
 
     extension: SessionExtension
@@ -102,16 +91,14 @@ class Extend:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ExtensionRefused:
+class ExtensionRefused(Value):
     """The escrow contract does not take the amount of an extension: it is not asked for any more."""
 
     extension_id: str
 
 
 @final
-@value
-class FixReported:
+class FixReported(Value):
     """A durable heartbeat of the operator. `is_fresh` is False when the device sent it late.
 
     `previous` is the sequence of the heartbeat that was accepted before it, at `previous_at_ms`. A session that does
@@ -126,44 +113,38 @@ class FixReported:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class MediaProved:
+class MediaProved(Value):
     """Frames arrived at `at_ms`, or the publisher connected."""
 
     at_ms: int
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class MediaBroke:
+class MediaBroke(Value):
     """The backend says the publisher went away at `at_ms`."""
 
     at_ms: int
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Value):
     """Time has passed; look at the deadlines."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ConsumerActive:
+class ConsumerActive(Value):
     """The consumer side made an authenticated call about the session, or is watching it: renews the consumer lease."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class FundsReported:
+class FundsReported(Value):
     """The chain shows what the payer can still pay: by balance, allowance and its limits on the contract."""
 
     available: MicroUsdc
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SettlementMined:
+class SettlementMined(Value):
     """The settlement's transaction is confirmed."""
 
     tx_hash: str
@@ -212,8 +193,7 @@ class EventKind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Value):
     """A fact to be recorded. `facts` holds JSON scalars and lists only; it enters the hash chain."""
 
     kind: EventKind
@@ -222,8 +202,7 @@ class Event:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReleaseOperator:
+class ReleaseOperator(Value):
     """Tell the operator's workspace that it is free of this session."""
 
     workspace_id: str
@@ -233,8 +212,7 @@ class ReleaseOperator:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RecordNoShow:
+class RecordNoShow(Value):
     """Tell the dispatcher that a wallet's operator was assigned and did not start."""
 
     wallet_address: str
@@ -242,8 +220,7 @@ class RecordNoShow:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RecordProof:
+class RecordProof(Value):
     """Tell the dispatcher that a wallet's operator filmed a session long enough to count as proved."""
 
     wallet_address: str
@@ -251,30 +228,26 @@ class RecordProof:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class CloseVideo:
+class CloseVideo(Value):
     """Tear down the live input."""
 
     ref: str
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(Value):
     """Compose the settlement, in the same transaction as the end."""
 
     payload: SettlementPayload
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ReleaseHold:
+class ReleaseHold(Value):
     """Give the hold back, in the same transaction."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ChargeHold:
+class ChargeHold(Value):
     """Shrink the hold to what is charged, in the same transaction."""
 
     charged: MicroUsdc
@@ -284,8 +257,7 @@ Effect: TypeAlias = ReleaseOperator | RecordNoShow | RecordProof | CloseVideo | 
 
 
 @final
-@value
-class Step:
+class Step(Value):
     """A step that was taken. With no event nothing durable changed and nothing needs to be stored."""
 
     session: Session

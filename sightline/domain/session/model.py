@@ -1,14 +1,15 @@
 """A session as data: the terms fixed at creation, and one frozen class per phase with what that phase knows."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias, final
+
+from msgspec import field
 
 from sightline.domain.escrow import PayerConsent
 from sightline.domain.geofence import DeviceKind, Fence, FenceLimits, Fix, Track
 from sightline.domain.metering import Evidence, MeterLimits, PauseReason, Window
 from sightline.domain.units import MINUTE_MS, SECOND_MS, MicroUsdc
-from sightline.domain.value import value
+from sightline.domain.value import Value, hiding
 
 
 class SessionState(StrEnum):
@@ -50,8 +51,7 @@ class MeterState(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionLimits:
+class SessionLimits(Value, kw_only=True):
     """The numbers of a session's life; every one is a setting."""
 
     start_timeout_ms: int = 120 * SECOND_MS
@@ -65,8 +65,7 @@ class SessionLimits:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Value, kw_only=True):
     """What was agreed when the session was created. Only extensions change it: `max_duration_s` and `hold` grow."""
 
     id: str
@@ -100,8 +99,7 @@ class Terms:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionExtension:
+class SessionExtension(Value, kw_only=True):
     """More time for a LIVE session at its rate. A session takes each id once, so that a repeat adds nothing."""
 
     id: str
@@ -115,8 +113,7 @@ class SessionExtension:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class Operator(Value, kw_only=True):
     """The operator workspace as the session needs it, frozen when it was assigned."""
 
     workspace_id: str
@@ -127,19 +124,19 @@ class Operator:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VideoInput:
+class VideoInput(Value, kw_only=True):
     """The live input that the video backend made for a session. The URLs are the same for its whole life."""
 
     ref: str
-    whip_url: str = field(repr=False)
+    whip_url: str
     """Where the operator publishes. Embeds a secret: never log it, never show it to a viewer."""
-    whep_url: str = field(repr=False)
+    whep_url: str
+
+    __repr__ = hiding("whip_url", "whep_url")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requested:
+class Requested(Value, kw_only=True):
     """Waiting for an operator, for the first time or again after one declined or did not start."""
 
     reopened_at_ms: int | None = None
@@ -151,8 +148,7 @@ class Requested:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned:
+class Assigned(Value, kw_only=True):
     """An operator has it and may start."""
 
     operator: Operator
@@ -169,8 +165,7 @@ class Assigned:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocationState:
+class LocationState(Value, kw_only=True):
     """Where the operator's device is, as the geofence of one LIVE session knows it."""
 
     fence: Fence
@@ -185,8 +180,7 @@ class LocationState:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class Live(Value, kw_only=True):
     """Filming, metered."""
 
     operator: Operator
@@ -203,25 +197,9 @@ class Live:
     hold_tx_hash: str | None = None
     """The transaction by which the escrow contract took the hold; None without escrow."""
 
-    def with_proofs(self, evidence: Evidence, location: LocationState) -> "Live":
-        """Return a copy with newer evidence."""
-        return Live(
-            operator=self.operator,
-            assigned_at_ms=self.assigned_at_ms,
-            started_at_ms=self.started_at_ms,
-            ends_at_ms=self.ends_at_ms,
-            video=self.video,
-            evidence=evidence,
-            location=location,
-            pause_reason=self.pause_reason,
-            consumer_seen_ms=self.consumer_seen_ms,
-            hold_tx_hash=self.hold_tx_hash,
-        )
-
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Value, kw_only=True):
     """Over after having been LIVE; the charge is fixed."""
 
     operator: Operator
@@ -239,8 +217,7 @@ class Ended:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class Closed(Value, kw_only=True):
     """Cancelled or expired before it was LIVE; nothing is charged."""
 
     state: SessionState
@@ -256,8 +233,7 @@ Phase: TypeAlias = Requested | Assigned | Live | Ended | Closed
 
 
 @final
-@value
-class Session:
+class Session(Value):
     """One session: terms, phase, and the version of its stored row (0: not stored yet)."""
 
     terms: Terms
@@ -275,20 +251,6 @@ class Session:
     """An extension that the escrow contract is asked for. It adds nothing to `terms` yet."""
     ended_by: str | None = None
     """The credential of the party that ended it, as `credential_of` names it. Not part of an event: see ADR 0250."""
-
-    def in_phase(self, phase: Phase) -> "Session":
-        """Return a copy in another phase, or in the same phase with more details."""
-        return Session(
-            terms=self.terms,
-            phase=phase,
-            version=self.version,
-            head_hash=self.head_hash,
-            events=self.events,
-            ended_head_hash=self.ended_head_hash,
-            extensions=self.extensions,
-            extending=self.extending,
-            ended_by=self.ended_by,
-        )
 
     @property
     def first_hold(self) -> MicroUsdc:

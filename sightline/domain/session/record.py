@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Session
+from sightline.domain.value import replace
 
 
 def event_hash(previous: str, session_id: str, sequence: int, event: Event) -> str:

@@ -1,6 +1,5 @@
 """A session and its meter as one workspace sees them at one instant."""
 
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, final
 
@@ -22,14 +21,13 @@ from sightline.domain.session.model import (
     Terms,
 )
 from sightline.domain.units import MicroUsdc
-from sightline.domain.value import value
+from sightline.domain.value import Value, hiding, replace
 
 NOTHING: Final = MicroUsdc(0)
 
 
 @final
-@value
-class SessionStatus:
+class SessionStatus(Value):
     """A session at one instant, as a party, or an operator that may accept it, is allowed to see it."""
 
     terms: Terms
@@ -49,9 +47,9 @@ class SessionStatus:
     charged: MicroUsdc = NOTHING
     settlement_tx_hash: str | None = None
     video_ref: str | None = None
-    whep_url: str | None = field(default=None, repr=False)
+    whep_url: str | None = None
     """While LIVE, for both parties."""
-    whip_url: str | None = field(default=None, repr=False)
+    whip_url: str | None = None
     """While LIVE, for the operator only. Embeds a secret."""
     hold_tx_hash: str | None = None
     """The transaction by which the escrow contract took the hold."""
@@ -64,6 +62,8 @@ class SessionStatus:
     ended_by: str | None = None
     """Which credential ended it, for the side whose it is: see `Session.ended_by`."""
 
+    __repr__ = hiding("whep_url", "whip_url")
+
     @property
     def accrued(self) -> MicroUsdc:
         """The charge if the session ended with the present clean seconds. It never falls."""
@@ -71,8 +71,7 @@ class SessionStatus:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeterStatus:
+class MeterStatus(Value, kw_only=True):
     """The meter of a session at one instant, with the windows that are not charged."""
 
     session_id: str
@@ -94,8 +93,7 @@ class MeterStatus:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocationStatus:
+class LocationStatus(Value, kw_only=True):
     """The last plausible position of the operator's device in a LIVE session."""
 
     session_id: str

@@ -6,11 +6,11 @@ workspace's rate, or of the address's budget of refused credentials (ADR 0176).
 """
 
 import importlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
 import orjson
 import trio
+from msgspec import Struct, field
 
 from sightline.http.pipeline.listener_access import AllowedHosts
 from sightline.http.resources.oauth.endpoints import PROTECTED_RESOURCE
@@ -127,8 +127,7 @@ class McpEndpoint:
 
 
 @final
-@dataclass(slots=True)
-class _Collected:
+class _Collected(Struct):
     """A call in process: it has no body, its caller stays, and its answer is kept."""
 
     is_received: bool = False

@@ -3,7 +3,6 @@
 import gzip
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -15,6 +14,7 @@ import structlog
 import trio
 
 from sightline.domain.refusal import Code
+from sightline.domain.value import Value
 from sightline.http.console.postcodes import kept_postcodes
 from sightline.http.console.streets import Streets, StreetsError, read_part, read_streets, wanted_range
 from sightline.http.pipeline.call import Call, Raw, TextHeaders
@@ -63,8 +63,7 @@ def load_files(folder: Traversable) -> dict[str, bytes]:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsoleOptions:
+class ConsoleOptions(Value, kw_only=True):
     """What the page uses outside of this server."""
 
     connect_urls: tuple[str, ...] = ()

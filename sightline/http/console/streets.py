@@ -8,11 +8,12 @@ import io
 import os
 import re
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
 import orjson
+
+from sightline.domain.value import Value
 
 HEADER_BYTES: Final = 127
 MAGIC: Final = b"PMTiles"
@@ -43,8 +44,7 @@ class StreetsError(ValueError):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Streets:
+class Streets(Value, kw_only=True):
     """What a PMTiles file contains."""
 
     size: int

@@ -1,12 +1,12 @@
 """Calls of the internal listener for administrators: servers, parked actors and unconfirmed settlements."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
 from typing import Final, final
 from urllib.parse import urlsplit
 
 import orjson
 import structlog
+from msgspec.structs import asdict
 from pydantic import Field
 
 from sightline.actors.kernel import Registry

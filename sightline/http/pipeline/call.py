@@ -1,7 +1,6 @@
 """What a handler gets and what it may return. Nothing here depends on a framework or a socket."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol, TypeAlias, TypeVar, final
 
@@ -9,7 +8,7 @@ import trio
 
 from sightline.actors.types import Answer, Caller
 from sightline.domain.access import Principal, budget_of, may_publish
-from sightline.domain.value import value
+from sightline.domain.value import Value
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.rate_limit import RateClass
 from sightline.ports.store import IdempotencyKey
@@ -21,8 +20,7 @@ Emit: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 
 @final
-@value
-class Reply:
+class Reply(Value):
     """`data` of the success envelope, its timestamp (None: now), and additional headers.
 
     A GET whose If-None-Match names the reply's `etag` header is answered 304.
@@ -39,8 +37,7 @@ def reply(answer: Answer[T], present: Callable[[T], JsonObject]) -> Reply:
 
 
 @final
-@dataclass(slots=True)
-class Raw:
+class Raw(Value):
     """A response without envelope: images, pages, SDP, JSON-RPC."""
 
     status: int = 200
@@ -49,8 +46,7 @@ class Raw:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Value):
     """A response of unknown length. `write` runs until it returns; it is cancelled when the client disconnects."""
 
     write: Callable[[Emit], Awaitable[None]]
@@ -82,13 +78,8 @@ class Socket(Protocol):
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Call:
-    """One admitted call: its credential is authorized, and its parameters, query and body are valid.
-
-    Not changed after it is made. It is not frozen, like Raw and Outgoing, because one is made for each call and a
-    frozen dataclass takes four times as long to make.
-    """
+class Call(Value, kw_only=True):
+    """One admitted call: its credential is authorized, and its parameters, query and body are valid."""
 
     method: str
     path: str

@@ -5,7 +5,6 @@ Whatever a handler raises ends here. Nothing of an unexpected exception reaches 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, final
 
@@ -19,6 +18,7 @@ from sightline.domain.errors import (
     VideoUnavailableError,
 )
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.value import Value
 from sightline.http.pipeline.envelope import failure
 from sightline.http.server import Fault, Headers, RenderedFault
 from sightline.ports.clock import Clock
@@ -30,8 +30,7 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}\Z", re.ASCII)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ErrorSpec:
+class ErrorSpec(Value):
     """The fixed part of a code."""
 
     status: int

@@ -7,12 +7,12 @@ the server for part of that page's site, but still sends the page's domain in th
 import hmac
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self, final
 from urllib.parse import urlsplit
 
 from sightline.domain.refusal import Code
+from sightline.domain.value import Value
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.routes import AnyRoute, Route
@@ -66,8 +66,7 @@ class AllowedHosts:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerAccess:
+class ListenerAccess(Value, kw_only=True):
     """The rules of one listener.
 
     A route that checks a credential of its own is exempt.

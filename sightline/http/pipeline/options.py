@@ -1,11 +1,13 @@
 """Options of the pipeline, and the Protocols that it needs."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, final
+
+from msgspec import field
 
 from sightline.domain.access import Operation, Principal
 from sightline.domain.refusal import Refusal
+from sightline.domain.value import Value
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import ListenerAccess
 from sightline.http.pipeline.rate_limit import RateLimits, RateSharing
@@ -40,8 +42,7 @@ def _observe_nothing(route: str, method: str, status: int, seconds: float, /) ->
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineServices:
+class PipelineServices(Value, kw_only=True):
     """The services that the pipeline calls.
 
     `authenticate` and `authorize` raise RefusedError; `authorize` returns the principal with its current role.
@@ -63,8 +64,7 @@ class PipelineServices:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineOptions:
+class PipelineOptions(Value, kw_only=True):
     """Settings of the pipeline.
 
     `public_url` is the base URL of the server without a trailing slash; None uses the Host header of each request.

@@ -6,17 +6,18 @@ Order of checks: route (404, 405) -> credential (401) -> selection (400) -> kind
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, final
 from urllib.parse import parse_qs
 
 import structlog
 import trio
+from msgspec import Struct, field
 
 from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal, budget_of, opens_only
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError, UnavailableError
 from sightline.domain.refusal import Code
+from sightline.domain.value import Value
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Raw, Reply, Stream, TextHeaders
 from sightline.http.pipeline.envelope import success
 from sightline.http.pipeline.errors import NOT_A_PAGE, ApiError, default_headers, refused, request_id_of, to_api_error
@@ -47,8 +48,7 @@ _OF_SESSION: Final = (
 
 
 @final
-@dataclass(slots=True)
-class Incoming:
+class Incoming(Struct):
     """What came in, and what is learnt of it on the way."""
 
     method: str
@@ -80,8 +80,7 @@ class Incoming:
 
 
 @final
-@dataclass(slots=True)
-class Outgoing:
+class Outgoing(Value):
     """What goes out. A Stream as body is logged when it ends."""
 
     status: int

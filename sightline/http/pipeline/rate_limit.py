@@ -6,13 +6,14 @@ Sources: ITU-T I.371 (GCRA); draft-ietf-httpapi-ratelimit-headers-10 for the hea
 import ipaddress
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol, Self, final
 
 import trio
+from msgspec import field
 
 from sightline.domain.refusal import Code
+from sightline.domain.value import Value
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.server import Headers
 
@@ -49,8 +50,7 @@ class RateClass(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Value):
     """A long-term rate of `per_s` requests a second, and `burst` requests at once."""
 
     per_s: float
@@ -79,8 +79,7 @@ DEFAULT_BUDGETS: Final[Mapping[RateClass, Budget]] = {
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimits:
+class RateLimits(Value, kw_only=True):
     """The budget of every class, and the switch."""
 
     is_enabled: bool = True

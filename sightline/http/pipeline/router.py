@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Final, final
 from urllib.parse import unquote
+
+from msgspec import Struct, field
 
 from sightline.domain.refusal import Code
 from sightline.http.pipeline.errors import ApiError
@@ -21,8 +22,7 @@ KEPT_PATH_BYTES_MAX: Final = 256
 
 
 @final
-@dataclass(slots=True)
-class Match:
+class Match(Struct):
     """A route and the raw values of its path parameters. Shared by all calls of a path."""
 
     route: AnyRoute
@@ -32,8 +32,7 @@ class Match:
 
 
 @final
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     fixed: dict[str, "_Node"] = field(default_factory=dict)
     variable: "_Node | None" = None
     rest: "_Node | None" = None

@@ -5,14 +5,15 @@ application, the access matrix and the OpenAPI document are all derived from the
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, final
 
+from msgspec import field
 from pydantic import BaseModel
 
 from sightline.domain.access import Operation
 from sightline.domain.refusal import Code
+from sightline.domain.value import Value, replace
 from sightline.http.pipeline.call import Call, Raw, Reply, Socket, Stream
 from sightline.http.pipeline.rate_limit import RateClass
 
@@ -63,8 +64,7 @@ Method = TypeVar("Method", bound=Callable[..., Awaitable[object]])
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Value):
     """An OpenAPI link: an operation that can be called next with a value of this response."""
 
     operation_id: str
@@ -76,8 +76,7 @@ async def _no_handler(*_: object) -> Any:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Value):
     """One HTTP call of the interface. The order of its checks is in the docstring of `pipeline.py`.
 
     Attributes:
@@ -100,7 +99,6 @@ class Route:
     operation_id: str
     tag: str
     summary: str
-    _: KW_ONLY
     description: str = ""
     operation: Operation | None = None
     rate: RateClass = RateClass.DEFAULT
@@ -125,15 +123,15 @@ class Route:
     links: tuple[Link, ...] = ()
     is_documented: bool = True
     handler: Handler = _no_handler
-    is_unsafe: bool = field(init=False)
-    """Whether the call may change state."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "is_unsafe", self.method in _UNSAFE)
 
     def __call__(self, method: Method) -> Method:
         """Decorate a handler."""
         return _declare(self, method)
+
+    @property
+    def is_unsafe(self) -> bool:
+        """Whether the call may change state."""
+        return self.method in _UNSAFE
 
     @property
     def outlives_caller(self) -> bool:
@@ -142,15 +140,13 @@ class Route:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class SocketRoute:
+class SocketRoute(Value):
     """One WebSocket of the interface; it opens with GET."""
 
     path: str
     operation_id: str
     tag: str
     summary: str
-    _: KW_ONLY
     description: str = ""
     operation: Operation | None = None
     rate: RateClass = RateClass.NONE

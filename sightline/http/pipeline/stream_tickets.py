@@ -8,7 +8,6 @@ store knows only a hash.
 import base64
 import hashlib
 import hmac
-from dataclasses import dataclass
 from typing import Final, final
 
 from cryptography.exceptions import InvalidTag
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.value import Value
 from sightline.ports.clock import Clock
 from sightline.ports.identity import IdentityStore
 from sightline.ports.ids import Ids
@@ -32,8 +32,7 @@ _NONCE: Final = bytes(12)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class IssuedTicket:
+class IssuedTicket(Value):
     """A ticket for the caller."""
 
     text: str

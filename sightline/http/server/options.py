@@ -2,15 +2,16 @@
 
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from msgspec import field
+
+from sightline.domain.value import Value
 from sightline.http.server.passing import ConnectionPassing
 from sightline.http.server.proxies import TrustedProxies
 from sightline.ports.clock import Clock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsOptions:
+class TlsOptions(Value, kw_only=True):
     """Certificate of one listener. TLS 1.2 is the lowest version (RFC 9325)."""
 
     cert_file: str
@@ -19,8 +20,7 @@ class TlsOptions:
     alpn: tuple[str, ...] = ("h2", "http/1.1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerOptions:
+class ListenerOptions(Value, kw_only=True):
     """One address to accept on.
 
     X-Forwarded-For and X-Forwarded-Proto are used only from the networks in `trusted_proxies`. `h2c` allows
@@ -42,8 +42,7 @@ class ListenerOptions:
     passing: ConnectionPassing | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Value, kw_only=True):
     """Limits per connection and per client. Exceeding one gets an error response or closes the connection."""
 
     connections_max: int = 20_000
@@ -75,8 +74,7 @@ class Limits:
     h2_unread_bytes_all_max: int = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Value):
     """An error that the server answers itself, without the application.
 
     `label` is stable (`http:headerTooLarge`); `request_id` is the client's x-request-id, not validated, or None.
@@ -87,16 +85,14 @@ class Fault:
     request_id: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedFault:
+class RenderedFault(Value):
     """The response for a fault; the server adds the framing headers."""
 
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
+class ServerOptions(Value, kw_only=True):
     """Options of one `serve` call."""
 
     listeners: tuple[ListenerOptions, ...]
@@ -109,8 +105,7 @@ class ServerOptions:
     startup_s: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Value):
     """A bound listener."""
 
     host: str

@@ -1,12 +1,12 @@
 """State shared by all connections of one `serve` call."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Protocol
 
 import structlog
 import trio
+from msgspec import Struct, field
 
 from sightline.http.server.asgi import ASGIApp
 from sightline.http.server.options import Fault, RenderedFault, ServerOptions
@@ -27,8 +27,7 @@ class Swept(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Shared:
+class Shared(Struct):
     """The application, the options, and the connections that are open."""
 
     app: ASGIApp

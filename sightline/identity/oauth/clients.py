@@ -12,7 +12,6 @@ import base64
 import binascii
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, TypeAlias, final
 from urllib.parse import urlsplit
@@ -21,6 +20,7 @@ import orjson
 from typing_extensions import TypeIs
 
 from sightline.domain.units import MINUTE_MS
+from sightline.domain.value import Value
 from sightline.identity.key_codec import KeyHasher
 from sightline.identity.oauth.requests import (
     AuthorizationRequest,
@@ -47,8 +47,7 @@ FetchDocument: TypeAlias = Callable[[str], Awaitable[bytes | None]]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthClient:
+class OAuthClient(Value, kw_only=True):
     """A client. Its name is what it calls itself; `host` is who serves its description, if somebody does."""
 
     client_id: str

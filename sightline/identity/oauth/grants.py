@@ -10,7 +10,6 @@ it: the grant is revoked.
 
 import base64
 import hmac
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, final
 
@@ -19,6 +18,7 @@ import structlog
 from sightline.domain.access import Environment, KeyLimits, Scope
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from sightline.domain.value import Value, replace
 from sightline.identity.api_keys import ApiKeys
 from sightline.identity.key_codec import SECRET_BYTES, KeyHasher, compose_key, is_well_formed
 from sightline.identity.oauth.clients import OAuthClient, client_digest
@@ -42,8 +42,7 @@ REUSE_MS: Final = 30 * SECOND_MS
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberConsent:
+class MemberConsent(Value, kw_only=True):
     """What a member allows a client."""
 
     workspace_id: str
@@ -54,8 +53,7 @@ class MemberConsent:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenPair:
+class TokenPair(Value, kw_only=True):
     """What a client gets. The texts are secrets."""
 
     access_token: str

@@ -6,12 +6,12 @@ RFC 9207 (iss).
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from enum import StrEnum, unique
 from typing import Final, final
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from sightline.domain.access import Scope
+from sightline.domain.value import Value
 
 REQUEST_LENGTH_MAX: Final = 6_000
 REDIRECT_LENGTH_MAX: Final = 400
@@ -53,8 +53,7 @@ class OAuthError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationRequest:
+class AuthorizationRequest(Value, kw_only=True):
     """One request. `error` is an error that the client is told by a redirect."""
 
     client_id: str

@@ -7,14 +7,13 @@ others, and no task of its own is needed.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar, final
 
 import trio
+from msgspec import Struct, field
 
 
-@dataclass(eq=False, slots=True)
-class BatchedCall:
+class BatchedCall(Struct, eq=False):
     """One call of a batch. Subclasses add its argument, its result and its error."""
 
     woken: trio.Event = field(default_factory=trio.Event)

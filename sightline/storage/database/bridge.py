@@ -14,15 +14,16 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast, final
 
 import outcome
 import structlog
 import trio
 import uvloop
+from msgspec import Struct, field
 
 from sightline.domain.errors import StoreUnavailableError
+from sightline.domain.value import Value, replace
 from sightline.ports.tracing import Tracer
 from sightline.storage.database.pool import ConnectionPool, PoolOptions
 from sightline.storage.database.work import NOT_CONNECTED, Unit, Work, WorkKind
@@ -32,8 +33,7 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseOptions:
+class DatabaseOptions(Value, kw_only=True):
     """Limits of the bridge."""
 
     pool: PoolOptions
@@ -48,8 +48,7 @@ class DatabaseOptions:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseStatistics:
+class DatabaseStatistics(Value, kw_only=True):
     """A snapshot for metrics."""
 
     in_flight: int
@@ -59,8 +58,7 @@ class DatabaseStatistics:
 
 
 @final
-@dataclass(eq=False, slots=True)
-class _Crossing:
+class _Crossing(Struct, eq=False):
     """A trio task that waits, and the unit of work it waits for."""
 
     work: Work

@@ -12,7 +12,6 @@ lock no rows but their own are batched, so batches cannot deadlock with each oth
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
@@ -31,8 +30,7 @@ Columns: TypeAlias = tuple[object, ...]
 
 
 @final
-@dataclass(eq=False, slots=True)
-class _Step(BatchedCall):
+class _Step(BatchedCall, eq=False):
     arguments: Columns = ()
     row: Any = None
     error: StoreUnavailableError | OutcomeUnknownError | None = None

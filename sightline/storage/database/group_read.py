@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, final
 
 from sightline.storage.database.batching import BatchedCall, Batcher
@@ -16,8 +15,7 @@ READERS: Final = 2
 KEYS_MAX: Final = 256
 
 
-@dataclass(eq=False, slots=True)
-class _LookUp(BatchedCall):
+class _LookUp(BatchedCall, eq=False):
     key: Any = None
     found: Any = None
     error: Exception | None = None

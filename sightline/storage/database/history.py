@@ -12,11 +12,12 @@ look healthy. What gives them away:
 An ordinary role may read all of this. A service that looks like Postgres and lacks the functions is told by the last.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 import asyncpg
 import structlog
+
+from sightline.domain.value import Value
 
 Connection: TypeAlias = asyncpg.Connection
 """Untyped: asyncpg ships no types."""
@@ -45,8 +46,7 @@ TIMELINE_DIGITS: Final = 8
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabasePosition:
+class DatabasePosition(Value, kw_only=True):
     """Which database this is and how far it is. None: the server does not say."""
 
     system_identifier: str | None

@@ -11,12 +11,12 @@ refused at its start, and the migration is refused while one runs.
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Final, final
 
 import structlog
 
+from sightline.domain.value import Value
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.database.sqlstate import StatementRefusedError
@@ -59,8 +59,7 @@ class OlderServersError(SchemaError):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Value):
     """One numbered step of the schema."""
 
     number: int
@@ -80,8 +79,7 @@ class Migration:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(Value):
     """A migration that was applied to the database."""
 
     name: str

@@ -7,12 +7,12 @@ so a connection is released without a reset query and keeps its prepared stateme
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, final
 
 import asyncpg
 
+from sightline.domain.value import Value, replace
 from sightline.storage.database.history import DatabasePosition, HistoryGuard, read_position
 from sightline.storage.database.hosts import connect_first
 from sightline.storage.database.url import host_of, urls_of_hosts
@@ -28,8 +28,7 @@ STATEMENTS_KEPT = 512
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolOptions:
+class PoolOptions(Value, kw_only=True):
     """How to reach the database and how many connections to hold."""
 
     dsn: str

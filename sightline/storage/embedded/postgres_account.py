@@ -4,9 +4,10 @@ import os
 import pwd
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
+
+from sightline.domain.value import Value
 
 
 class AccountError(Exception):
@@ -14,8 +15,7 @@ class AccountError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(Value, kw_only=True):
     """The account of Postgres, and the one of our server, which alone may connect."""
 
     uid: int

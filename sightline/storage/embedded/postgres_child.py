@@ -28,7 +28,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import final
@@ -36,6 +35,7 @@ from urllib.parse import quote
 
 import psutil
 
+from sightline.domain.value import Value
 from sightline.storage.embedded.postgres_account import Account, AccountError, choose_account, open_path_for
 from sightline.system.files import sync_directory
 from sightline.system.parent import die_with_parent, leave_with_parent, say_ready
@@ -64,8 +64,7 @@ class EmbeddedPostgresError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Value, kw_only=True):
     """Where everything of one embedded Postgres is."""
 
     binaries: Path

@@ -4,19 +4,18 @@
 """
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, final
 
 import trio
 
+from sightline.domain.value import Value
 from sightline.system.children import ChildCommand
 from sightline.system.kept_child import keep_child
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedPostgresOptions:
+class EmbeddedPostgresOptions(Value, kw_only=True):
     """Where the embedded Postgres lives."""
 
     directory: Path

@@ -1,7 +1,6 @@
 """Identity and the authorization graph on Postgres."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final, final
 
@@ -9,6 +8,7 @@ from sightline.domain.access import Environment, KeyLimits, Scope
 from sightline.domain.consistency import ConsistencyTokens
 from sightline.domain.errors import AuthzUnavailableError, StoreUnavailableError
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.identity import ApiKeyRecord, Nonce, Purpose, WalletSession
 from sightline.ports.relations import (
     ObjectRef,

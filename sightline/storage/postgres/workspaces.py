@@ -1,12 +1,12 @@
 """Workspaces in Postgres."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from sightline.domain.conduct import Conduct
 from sightline.domain.operator.codec import from_doc, to_doc
 from sightline.domain.operator.model import Availability, Workspace
+from sightline.domain.value import replace
 from sightline.ports.store import Committed, Rejected, WorkspaceWrite
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.group_commit import GroupCommit

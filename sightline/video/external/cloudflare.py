@@ -6,7 +6,6 @@ are found by the name that Sightline gave them, so nothing is stored here.
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, final
 from urllib.parse import quote
@@ -16,6 +15,7 @@ import structlog
 
 from sightline.domain.access import Holder
 from sightline.domain.errors import VideoUnavailableError
+from sightline.domain.value import Value, hiding
 from sightline.ports.video import VideoInput
 from sightline.video.external.calls import call_engine, object_of
 from sightline.video.external.engine import EngineInput, PresenceReport
@@ -33,21 +33,21 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloudflareOptions:
+class CloudflareOptions(Value, kw_only=True):
     """An account's access to Stream."""
 
     account_id: str
-    api_token: str = field(repr=False)
+    api_token: str
     """Needs the Stream edit permission."""
-    webhook_secret: str = field(default="", repr=False)
+    webhook_secret: str = ""
     """The secret of the notification destination, sent back in cf-webhook-auth."""
     api_url: str = API_URL
 
+    __repr__ = hiding("api_token", "webhook_secret")
+
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notification:
+class Notification(Value, kw_only=True):
     """What a notification says about one of our inputs."""
 
     session_id: str

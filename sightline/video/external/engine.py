@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Protocol, final
 
 import trio
+from msgspec import field
 
 from sightline.domain.access import Holder
 from sightline.domain.errors import VideoUnavailableError
+from sightline.domain.value import Value, hiding
 from sightline.ports.clock import Clock
 from sightline.ports.video import (
     ClipMissing,
@@ -30,14 +31,15 @@ from sightline.video.worker_pool import WorkerPool
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineInput:
+class EngineInput(Value, kw_only=True):
     """An input on an engine."""
 
     input: VideoInput
-    read_url: str = field(repr=False)
+    read_url: str
     """WHEP endpoint from which our workers read it."""
-    read_headers: dict[str, str] = field(default_factory=dict, repr=False)
+    read_headers: dict[str, str] = field(default_factory=dict)
+
+    __repr__ = hiding("read_url", "read_headers")
 
 
 class Engine(Protocol):

@@ -6,7 +6,6 @@ API are not saved. Each session publishes to a path named by its ref, and MediaM
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, final
 from urllib.parse import parse_qs, quote
 
@@ -17,6 +16,7 @@ import trio
 
 from sightline.domain.access import Holder
 from sightline.domain.errors import UnavailableError, VideoUnavailableError
+from sightline.domain.value import Value, hiding
 from sightline.ports.clock import Clock
 from sightline.ports.video import VideoInput, WatchAccess
 from sightline.video.external.calls import call_engine, object_of
@@ -30,15 +30,14 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaMtxOptions:
+class MediaMtxOptions(Value, kw_only=True):
     """Addresses and secret of a MediaMTX server."""
 
     media_url: str
     """Its WebRTC listener as clients reach it, such as http://media.example:8889, without a trailing slash."""
     api_url: str
     """Its API as this server reaches it, such as http://127.0.0.1:9997."""
-    secret: bytes = field(repr=False)
+    secret: bytes
     """The tokens in publish and play URLs derive from it."""
     poll_ms: int = 1_500
     """Interval of polling its API for publishers."""
@@ -46,6 +45,8 @@ class MediaMtxOptions:
     """Interval at which the access of its readers is checked again."""
     page_rows: int = 10_000
     """Rows per page of its API. One page should be enough: a list that changes between two pages can miss a row."""
+
+    __repr__ = hiding("secret")
 
 
 @final

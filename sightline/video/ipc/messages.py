@@ -1,8 +1,9 @@
 """Conversion of the port's values to and from messages between the server and a worker."""
 
-from dataclasses import asdict
-from dataclasses import fields as dataclass_fields
 from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from sightline.ports.video import (
     Clip,
@@ -24,7 +25,7 @@ from sightline.video.options import IceServer, NetOptions, Options
 
 def options_to_wire(options: Options) -> Header:
     """Settings for a worker. The URL secret stays with the server."""
-    fields: dict[str, Any] = asdict(options)
+    fields: dict[str, Any] = to_builtins(options, builtin_types=(bytes,))
     fields.pop("secret")
     return fields
 
@@ -128,8 +129,8 @@ def clip_to_wire(reply: ClipReply) -> tuple[Header, bytes]:
     """A clip reply as header and body."""
     if isinstance(reply, ClipMissing):
         return {"missing": reply.reason.value}, b""
-    fields = {each.name: getattr(reply, each.name) for each in dataclass_fields(reply) if each.name != "video"}
-    return {"clip": fields}, reply.video
+    fields = asdict(reply)
+    return {"clip": fields}, fields.pop("video")
 
 
 def clip_from_wire(fields: Header, body: bytes) -> ClipReply:

@@ -6,9 +6,9 @@ old. In the last two cases everything up to the next keyframe is dropped, becaus
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, final
 
+from sightline.domain.value import Value
 from sightline.video.media.codecs import PayloadFormat
 from sightline.video.rtc.rtp import RtpPacket
 
@@ -31,8 +31,7 @@ NACK_MAX_SEQUENCES: Final = 250
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EncodedFrame:
+class EncodedFrame(Value):
     """One whole encoded frame, still as RTP payloads."""
 
     payloads: tuple[bytes, ...]

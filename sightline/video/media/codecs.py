@@ -4,9 +4,9 @@ Source: RFC 6184 (H.264 over RTP), RFC 7741 (VP8 over RTP), RFC 6386 section 9.1
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, final
 
+from sightline.domain.value import Value
 from sightline.video.media.picture_size import (
     PictureSize,
     shown_size_of_h264,
@@ -186,8 +186,7 @@ def _vp8_body(payload: bytes) -> int | None:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Vp8Numbers:
+class Vp8Numbers(Value):
     """The running numbers in a payload descriptor of VP8 (RFC 7741, section 4.2), and where each stands; None: not
     sent."""
 
@@ -222,8 +221,7 @@ def vp8_numbers(payload: bytes) -> Vp8Numbers:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Vp8Shift:
+class Vp8Shift(Value):
     """What is added to the running numbers of one stream, so that they continue those of the one sent before it."""
 
     picture: int = 0

@@ -4,10 +4,10 @@ keyframes only for slow viewers."""
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, final
 
 import structlog
+from msgspec import Struct
 
 from sightline.video.media.codecs import Vp8Shift, continuing
 from sightline.video.media.layers import Layer
@@ -55,8 +55,7 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(slots=True)
-class _Sent:
+class _Sent(Struct):
     """A frame as it went to one viewer."""
 
     payloads: tuple[bytes, ...]

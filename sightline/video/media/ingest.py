@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, final
 
+from msgspec import field
+
+from sightline.domain.value import Value
 from sightline.video.media.assembler import Assembler, EncodedFrame
 from sightline.video.media.codecs import PayloadFormat
 from sightline.video.media.layers import LAYERS_MAX, Layer, LayerChooser
@@ -36,8 +38,7 @@ PLI_EVERY_MS: Final = 400.0
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestPlan:
+class IngestPlan(Value, kw_only=True):
     """What was negotiated with a publisher, or with an engine that is read."""
 
     video: dict[int, PayloadFormat]

@@ -1,7 +1,8 @@
 """Chooses one of several simultaneous video streams of a publisher (simulcast): the highest that flows. Pure."""
 
-from dataclasses import dataclass
 from typing import Final, final
+
+from sightline.domain.value import Value
 
 WINDOW_MS: Final = 1_000.0
 """Rates are compared once in this time."""
@@ -14,8 +15,7 @@ LAYERS_MAX: Final = 8
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Value):
     """A stream that arrives, and its bitrate in the last window."""
 
     ssrc: int

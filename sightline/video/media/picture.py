@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import av
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import simplejpeg
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
+from sightline.domain.value import Value
 from sightline.video.media.picture_size import PictureLimit, PictureSize
 from sightline.video.media.stream import StreamFrame
 
@@ -41,8 +41,7 @@ Luma = npt.NDArray[np.uint8]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Value):
     """One decoded picture."""
 
     frame: Any

@@ -9,8 +9,9 @@ Source: ITU-T H.264 (08/2021), 7.3.2.1.1 (sequence parameter set), A.3.1 (levels
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, final
+
+from sightline.domain.value import Value
 
 BLOCK: Final = 16
 """Pixels of a macroblock's side."""
@@ -42,8 +43,7 @@ class UnreadableSizeError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PictureSize:
+class PictureSize(Value):
     """What a stream declares about its pictures."""
 
     width: int
@@ -61,8 +61,7 @@ class PictureSize:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PictureLimit:
+class PictureLimit(Value):
     """The largest picture that is decoded.
 
     Attributes:

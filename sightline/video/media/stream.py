@@ -1,8 +1,8 @@
 """The stream of one input after assembly: one timeline, one sequence and one GOP cache across publishers."""
 
-from dataclasses import dataclass
 from typing import Final, final
 
+from sightline.domain.value import Value
 from sightline.video.media.codecs import PayloadFormat
 from sightline.video.rtc.rtp import ms_from_ntp
 
@@ -18,8 +18,7 @@ CAPTURE_MAX_LAG_MS: Final = 5_000
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StreamFrame:
+class StreamFrame(Value):
     """One complete encoded video frame on the input's timeline."""
 
     sequence: int

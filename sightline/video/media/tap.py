@@ -8,13 +8,13 @@ decoded as it arrives. A frame after a gap is not decoded: the tap waits for a k
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final, final
 
 import av
 import structlog
 
+from sightline.domain.value import replace
 from sightline.ports.video import (
     Frame,
     FrameMissing,

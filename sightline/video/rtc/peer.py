@@ -6,7 +6,6 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, final
 
@@ -14,6 +13,7 @@ import structlog
 from aiortc.rtcicetransport import RTCIceCandidate
 from aiortc.sdp import candidate_from_sdp
 
+from sightline.domain.value import replace
 from sightline.ports.clock import Clock
 from sightline.video.options import NetOptions
 from sightline.video.rtc.dtls import Certificate, RtcTransport

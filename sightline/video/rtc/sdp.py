@@ -5,8 +5,11 @@ assertion. Source: RFC 8866 (SDP), RFC 8839 (ICE in SDP), RFC 8829 (JSEP), RFC 9
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, final
+
+from msgspec import Struct, field
+
+from sightline.domain.value import Value
 
 MAX_BYTES: Final = 64 * 1024
 RID_MAX_CHARACTERS: Final = 64
@@ -18,8 +21,7 @@ class SdpError(ValueError):
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Codec:
+class Codec(Struct, kw_only=True):
     """One payload type of a section."""
 
     payload_type: int
@@ -37,8 +39,7 @@ class Codec:
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Section:
+class Section(Struct, kw_only=True):
     """One m-line."""
 
     kind: str
@@ -73,8 +74,7 @@ class Section:
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Description:
+class Description(Struct, kw_only=True):
     """A whole offer or answer."""
 
     sections: list[Section]
@@ -228,8 +228,7 @@ def _rank(formats: list[str], payload_type: int) -> int:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalTransport:
+class LocalTransport(Value, kw_only=True):
     """Our side of the bundled transport."""
 
     ufrag: str
@@ -242,8 +241,7 @@ class LocalTransport:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSection:
+class LocalSection(Value, kw_only=True):
     """One m-line of ours; `codecs` empty means refused."""
 
     kind: str

@@ -2,9 +2,9 @@
 
 import asyncio
 import ipaddress
-from dataclasses import dataclass
 from typing import Final, final
 
+from sightline.domain.value import Value
 from sightline.video.options import NetOptions
 from sightline.video.rtc.peer import choose_addresses, with_resolved_names
 
@@ -13,8 +13,7 @@ PROBE_S: Final = 0.6
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddressCheck:
+class AddressCheck(Value, kw_only=True):
     """Result for one address."""
 
     bind: str

@@ -4,10 +4,10 @@ import asyncio
 import gc
 import socket
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Final, final
 
 import structlog
+from msgspec import Struct
 
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -58,8 +58,7 @@ log = structlog.get_logger()
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class _Session:
+class _Session(Struct, kw_only=True):
     """One WHIP or WHEP session."""
 
     peer: RtcPeer

@@ -6,9 +6,9 @@ RFC 8853 (simulcast).
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Final, final
 
+from sightline.domain.value import Value
 from sightline.video.media.codecs import H264Format, PayloadFormat, Vp8Format
 from sightline.video.media.ingest import IngestPlan
 from sightline.video.media.layers import LAYERS_MAX
@@ -104,8 +104,7 @@ def answer_setup(section: Section) -> tuple[str, str]:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishAgreement:
+class PublishAgreement(Value, kw_only=True):
     """Result of negotiating with a publisher."""
 
     sections: tuple[LocalSection, ...]
@@ -221,8 +220,7 @@ def parameter_sets_of(codec: Codec) -> list[bytes]:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayAgreement:
+class PlayAgreement(Value, kw_only=True):
     """Result of negotiating with a viewer."""
 
     sections: tuple[LocalSection, ...]

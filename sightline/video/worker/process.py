@@ -11,11 +11,11 @@ import gc
 import signal
 import socket
 import sys
-from dataclasses import asdict
 from typing import Any, Final, final
 
 import structlog
 import uvloop
+from msgspec.structs import asdict
 
 from sightline.ports.video import MediaKind
 from sightline.system.clock import SystemClock, boot_now_ms

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, final
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 import structlog
 
+from sightline.domain.value import replace
 from sightline.video.ipc.framing import Header
 from sightline.video.media.ingest import Ingest
 from sightline.video.media.live_input import LiveInput

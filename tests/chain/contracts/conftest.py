@@ -1,10 +1,10 @@
 """Fixtures of the escrow contract's tests."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
+from sightline.domain.value import replace
 from tests.chain.contracts.escrow_world import EscrowWorld, escrow_world, funded
 from tests.chain.contracts.ground import DirectGround
 

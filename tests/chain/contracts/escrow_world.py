@@ -1,6 +1,6 @@
 """A test USDC and a SessionEscrow with the keys of everybody who signs for them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from eth_utils.address import to_canonical_address
@@ -28,6 +28,7 @@ from sightline.chain.contracts.messages import (
     escrow_domain,
 )
 from sightline.chain.signer import Signer
+from sightline.domain.value import replace
 from sightline.system.keccak import keccak256
 from tests.chain.contracts.ground import CHAIN_ID, Done, Ground, ask, signer_of
 

@@ -18,6 +18,7 @@ from sightline.chain.contracts.abi import call_data, revert_reason
 from sightline.chain.embedded.machine import EvmCall, ExecutionError, Machine
 from sightline.chain.fees import Fees
 from sightline.chain.signer import Signer
+from sightline.domain.value import Value
 from sightline.system.keccak import keccak256
 from tests.chain.evm import RevertedError
 
@@ -37,8 +38,7 @@ class SteppedClock:
         return self.ms
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Value):
     """The logs of a call that succeeded, as (address, topics, data), and its gas."""
 
     logs: list[tuple[str, list[str], bytes]]

@@ -1,7 +1,6 @@
 """The committed artefacts match the compiled sources, and the constants in the code match the artefacts."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from web3 import Web3
 from contracts.build import ARTEFACTS, NAMES, SOURCES, artefact_text
 from sightline.chain.contracts import abi
 from sightline.chain.contracts.artefacts import artefact
+from sightline.domain.value import replace
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,7 +1,6 @@
 """SessionEscrow ends each hold once and pays out all of it, whoever sends the call and whoever refuses money."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +19,7 @@ from sightline.chain.contracts.escrow import (
     SkippedWhy,
 )
 from sightline.chain.contracts.messages import NOBODY, EscrowHold, batch_of
+from sightline.domain.value import replace
 from sightline.system.keccak import keccak256
 from tests.chain.contracts.escrow_world import MAX_FEE_BPS, RATE, SECONDS, EscrowWorld, deploy_escrow, escrow_world
 from tests.chain.contracts.ground import ask, test_source

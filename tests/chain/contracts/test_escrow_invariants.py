@@ -7,7 +7,6 @@ seeds.
 import os
 import tempfile
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +25,7 @@ from sightline.chain.contracts.messages import (
     Mandate,
     SessionTerms,
 )
+from sightline.domain.value import replace
 from tests.chain.contracts.escrow_world import ADMIN_DELAY_S, FUNDS, SESSION_CAP, EscrowWorld, escrow_world
 from tests.chain.contracts.ground import DirectGround
 from tests.chain.evm import RevertedError

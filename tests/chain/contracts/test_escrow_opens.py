@@ -1,7 +1,6 @@
 """SessionEscrow takes a payer's money only with that payer's signature, for the terms that both sides signed."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from eth_abi.abi import encode
 
 from sightline.chain.contracts.escrow import EXTENDED_TOPIC
 from sightline.chain.contracts.messages import MAX_SECONDS, NOBODY, EscrowHold, SessionTerms
+from sightline.domain.value import replace
 from sightline.system.keccak import keccak256
 from tests.chain.contracts.escrow_world import (
     MAX_FEE_BPS,

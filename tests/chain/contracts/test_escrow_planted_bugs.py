@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 from vyper.compiler.settings import OptimizationLevel
 
 from contracts.build import SOURCES
+from sightline.domain.value import Value
 from tests.chain.contracts import test_escrow_closes as closes
 from tests.chain.contracts import test_escrow_opens as opens
 from tests.chain.contracts.escrow_world import EscrowWorld, escrow_world, funded
@@ -17,8 +17,7 @@ from tests.chain.evm import RevertedError
 SOURCE = (SOURCES / "SessionEscrow.vy").read_text(encoding="ascii")
 
 
-@dataclass(frozen=True)
-class Bug:
+class Bug(Value):
     """Text that occurs once in the source, what replaces it, the invariant that it breaks, and a test that notices."""
 
     name: str

@@ -1,7 +1,7 @@
 """The journal's entries of SessionEscrow's logs: after every act the books equal what the contract says of itself."""
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -13,6 +13,7 @@ from sightline.chain.watcher.books import entries_in
 from sightline.chain.watcher.events import Log, Watched
 from sightline.domain.books.differences import Difference
 from sightline.domain.books.journal import EntryKind, JournalEntry, credit_of, held_by
+from sightline.domain.value import replace
 from tests.chain.contracts.escrow_world import RATE, SECONDS, EscrowWorld
 from tests.chain.contracts.ground import Done, Ground
 

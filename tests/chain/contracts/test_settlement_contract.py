@@ -1,7 +1,7 @@
 """SessionSettlement on the EVM: it conserves money, settles a session once, and takes only what was agreed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sightline.chain.contracts.abi import SETTLED_TOPIC, Consent, SettleCall, call_data, settle_many_data
+from sightline.domain.value import replace
 from sightline.system.ids import SystemIds
 from sightline.system.keccak import session_id_hash
 from tests.chain.evm import Evm, RevertedError, an_evm

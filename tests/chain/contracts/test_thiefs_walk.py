@@ -6,7 +6,6 @@ there.
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from sightline.chain.contracts.abi import SettleCall, settlement_constructor
 from sightline.chain.contracts.artefacts import artefact
 from sightline.chain.contracts.messages import NOBODY, EscrowHold, TypedMessage, batch_of
+from sightline.domain.value import replace
 from tests.chain.contracts.escrow_world import (
     ADMIN_DELAY_S,
     FUNDS,

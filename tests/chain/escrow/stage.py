@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -30,6 +30,7 @@ from sightline.domain.session.model import (
     SessionState,
 )
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.escrow import EscrowTerms, ExactPayment
 from sightline.ports.ledger import FundsPolicy, SettlementState
@@ -124,7 +125,7 @@ class Stage:
         operator = replace(an_operator(), wallet_address=(payee or self.world.payee).address)
         session = in_phase(session, SessionState.ASSIGNED, operator)
         assert isinstance(session.phase, Assigned)
-        session = session.in_phase(replace(session.phase, funding_at_ms=clock.now_ms()))
+        session = replace(session, phase=replace(session.phase, funding_at_ms=clock.now_ms()))
         await self.store(session)
         await self.ledger.take_hold(
             session.id, source.address, session.terms.hold, FundsPolicy.ADVISORY, now_ms=clock.now_ms()
@@ -222,9 +223,7 @@ class Stage:
         live = in_phase(session, SessionState.ENDED, session.operator)
         assert isinstance(live.phase, Ended)
         charged = MicroUsdc(seconds * session.terms.rate)
-        ended = replace(
-            live.in_phase(replace(live.phase, clean_seconds=seconds, charged=charged)), ended_head_hash=HEAD
-        )
+        ended = replace(live, phase=replace(live.phase, clean_seconds=seconds, charged=charged), ended_head_hash=HEAD)
         await self.store(ended)
         assert session.operator is not None
         payload = settlement_of(session.terms, session.operator, seconds, charged)
@@ -239,7 +238,7 @@ class Stage:
             state=SessionState.CANCELLED, operator=session.phase.operator, assigned_at_ms=session.phase.assigned_at_ms,
             closed_at_ms=clock.now_ms(), reason=EndReason.CONSUMER_CANCELLED,
         )  # fmt: skip
-        await self.store(replace(session.in_phase(closed), head_hash=HEAD))
+        await self.store(replace(session, phase=closed, head_hash=HEAD))
         await self.ledger.release_hold(session.id)
         payload = settlement_of(session.terms, session.phase.operator, 0, MicroUsdc(0))
         await self.ledger.compose(payload, now_ms=clock.now_ms())

@@ -1,7 +1,6 @@
 """Holds are opened once and closed once, whatever the endpoint does; the books equal the chain."""
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.escrow import ConsentKind
 from sightline.domain.refusal import Code
 from sightline.domain.session.model import Assigned
+from sightline.domain.value import replace
 from sightline.http.schemas.escrow import statement_json
 from sightline.ports.chain import ChainConfig
 from sightline.ports.escrow import SignedStatement
@@ -239,7 +239,7 @@ async def test_a_row_that_names_another_payee_than_the_session_is_not_signed(sta
         assert isinstance(session.phase, Assigned)
         thief = replace(session.phase.operator, wallet_address=Wallet().address)
         with pytest.raises(RefusedError, match="payee differs from the session's record"):
-            await service.escrow.open_hold(session.in_phase(replace(session.phase, operator=thief)))
+            await service.escrow.open_hold(replace(session, phase=replace(session.phase, operator=thief)))
         assert await stage.world.balance(stage.world.payer) == FUNDS
 
 

@@ -1,6 +1,5 @@
 """The contract adds to the hold of a LIVE session once for each extension, by each way of consent; the books follow."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.escrow import ConsentKind
 from sightline.domain.session.model import Session
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.ledger import SettlementState
 from sightline.storage.postgres.money.extensions import PostgresExtensions
 from tests.chain.endpoint import lose_reply, of_method, some_times

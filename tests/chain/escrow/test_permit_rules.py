@@ -1,6 +1,6 @@
 """Which permits are passed to the relayer, and how long a call waits for one, at the limits and one beside them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from sightline.chain.permits import PermitRelay
 from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.refusal import Code
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.escrow import AllowancePermit, SignedPermit
 from sightline.ports.ledger import SettlementState
 

@@ -1,6 +1,6 @@
 """A payer without native coin gets an allowance: it signs a permit, and the relayer sends it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.escrow import ConsentKind
 from sightline.domain.refusal import Code
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.escrow import SignedPermit
 from sightline.ports.ledger import SettlementState
 from sightline.storage.postgres.money.permits import PostgresPermits

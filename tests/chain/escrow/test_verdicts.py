@@ -4,7 +4,7 @@ The node answers in the test process, so that each number is tried at the limit 
 """
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ from sightline.domain.escrow import ConsentKind, PayerConsent
 from sightline.domain.session.machine import settlement_of
 from sightline.domain.session.model import Assigned, Closed, Ended, Session, SessionExtension, SessionState
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.escrow import AllowancePermit, HoldExtension, HoldOpening
 from sightline.ports.ledger import Attempt, Inclusion, SettlementRecord, SettlementState
 from sightline.system.ids import SystemIds
@@ -191,9 +192,9 @@ def of_state(state: SessionState = SessionState.ENDED, seconds: int = 60, **term
     session = in_phase(a_session(**chosen), state, an_operator())
     if isinstance(session.phase, Ended):
         charged = MicroUsdc(seconds * RATE)
-        session = session.in_phase(replace(session.phase, clean_seconds=seconds, charged=charged))
+        session = replace(session, phase=replace(session.phase, clean_seconds=seconds, charged=charged))
     if isinstance(session.phase, Assigned):
-        session = session.in_phase(replace(session.phase, funding_at_ms=1))
+        session = replace(session, phase=replace(session.phase, funding_at_ms=1))
     return session
 
 
@@ -368,7 +369,7 @@ async def test_a_hold_of_a_session_that_was_not_started_is_not_signed(bench: Ben
         case "operator":
             bench.rows.known[session.id] = of_state(SessionState.REQUESTED)
         case "start":
-            bench.rows.known[session.id] = session.in_phase(replace(session.phase, funding_at_ms=None))
+            bench.rows.known[session.id] = replace(session, phase=replace(session.phase, funding_at_ms=None))
         case None:
             bench.rows.known[session.id] = session
     faults = await bench.openings.why_unproved([an_opening(session)])

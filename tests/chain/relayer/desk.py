@@ -1,6 +1,6 @@
 """A relayer with a ledger in memory and a node in the test process."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
@@ -13,6 +13,7 @@ from sightline.chain.signer import Signer
 from sightline.domain.session.model import Ended, Session, SessionState
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.chain import SettlementUpdate
 from sightline.ports.ledger import (
     BlockApplication,

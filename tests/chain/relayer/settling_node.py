@@ -7,13 +7,14 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import rlp
 import trio
 from eth_abi.abi import decode, encode
+from msgspec.structs import astuple
 
 from sightline.chain.contracts.abi import (
     SETTLE_MANY_SIGNATURE,
@@ -25,6 +26,7 @@ from sightline.chain.contracts.abi import (
     selector,
 )
 from sightline.chain.rpc.client import JsonRpc, RpcOptions
+from sightline.domain.value import Value
 from sightline.ports.ledger import ChainIdentity
 from sightline.system.ids import SystemIds
 from sightline.system.keccak import keccak256
@@ -37,8 +39,7 @@ def word(number: int) -> str:
     return "0x" + number.to_bytes(32, "big").hex()
 
 
-@dataclass(frozen=True)
-class Settled:
+class Settled(Value):
     """One session settled by a transaction, as in the contract's log."""
 
     session: str
@@ -51,8 +52,7 @@ class Settled:
     fee_bps: int
 
 
-@dataclass(frozen=True)
-class Transaction:
+class Transaction(Value):
     tx_hash: str
     nonce: int
     max_fee_wei: int

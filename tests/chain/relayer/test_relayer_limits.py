@@ -1,10 +1,10 @@
 """The relayer's intervals, fees and limits, at the instant or the number at which each one begins to hold."""
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 import trio
+from msgspec.structs import asdict
 from structlog.testing import capture_logs
 
 from sightline.chain.fees import Fees

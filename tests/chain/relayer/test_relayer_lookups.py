@@ -1,6 +1,5 @@
 """What the relayer looks up on the chain: blocks, events, transactions, and the chain that it is connected to."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from structlog.testing import capture_logs
 from sightline.chain.contracts.abi import SETTLED_TOPIC
 from sightline.chain.relayer.allowance import AllowanceWork
 from sightline.chain.relayer.options import RelayerOptions
+from sightline.domain.value import replace
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import HEADERS_MAX, Inclusion, SettlementState
 from sightline.system.keccak import session_id_hash

@@ -1,6 +1,5 @@
 """Single rounds of the relayer against an in-process node: depth, reorganisations, replacements, lanes, proofs."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import (
     SettlementLane,

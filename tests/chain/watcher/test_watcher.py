@@ -1,7 +1,7 @@
 """Wallets and ledger rows equal the chain, also when it forks and when its endpoint lags or gives wrong answers."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from sightline.chain.rpc.client import RpcOptions, open_rpc
 from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import FundsPolicy, LedgerEventKind, LedgerQuery, LedgerRow, WalletView
 from simulation.memory.ledger import MemoryLedger

@@ -1,7 +1,7 @@
 """The watcher writes the journal: each final event, refund and fee once, whatever it had read before it began."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from sightline.chain.watcher.events import Watched, log_of
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.books.journal import EntryKind, JournalEntry, held_by
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.ledger import BlockApplication, FundsPolicy, OwnTransaction
 from sightline.system.keccak import session_id_hash
 from simulation.memory.ledger import MemoryLedger

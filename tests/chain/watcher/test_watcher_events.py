@@ -1,6 +1,5 @@
 """What the watcher makes of single logs: rows, parties, sums and bloom filters, without a node."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from sightline.chain.watcher.events import (
     transfer_sums,
 )
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.ledger import ChainEvent, LedgerEventKind
 
 TOKEN, SETTLEMENT, OTHER = "0x" + "aa" * 20, "0x" + "cc" * 20, "0x" + "dd" * 20

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from sightline.chain.rpc.client import JsonRpc
 from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import LedgerQuery
 from simulation.memory.ledger import MemoryLedger

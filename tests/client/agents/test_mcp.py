@@ -22,6 +22,7 @@ from mcp.client.session import ClientRequestContext, ElicitationFnT
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitRequestParams, ElicitResult, InputRequiredResult
 
+from sightline.domain.value import Value
 from sightline_client import AsyncSightline, usdc
 from sightline_client.mcp_confirm import Confirm, question
 from sightline_client.mcp_server import build_server
@@ -38,8 +39,7 @@ VERSIONS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
 SECONDS = 60
 
 
-@dataclass(frozen=True)
-class Shop:
+class Shop(Value):
     """A server, a funded consumer, and a place with a device that films."""
 
     server: Server

@@ -8,7 +8,6 @@ import ssl
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -23,6 +22,7 @@ from trio.testing import MockClock
 from sightline.bootstrap.listeners.own_tls import issue
 from sightline.cluster.bus.nats import NatsBus, NatsOptions, client_tls, open_nats_bus
 from sightline.domain.errors import BusUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.bus import Interrupted, Received
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds

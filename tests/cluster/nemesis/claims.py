@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 import httpx
 import trio
 
+from sightline.domain.value import Value
 from tests.e2e.history import History, Made
 from tests.e2e.traffic import Caller
 
@@ -36,8 +37,7 @@ class Span(NamedTuple):
     ended: float | None = None
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(Value):
     """One line of the history that Porcupine judges."""
 
     operator: str
@@ -63,8 +63,7 @@ class Operation:
         return json.dumps(record)
 
 
-@dataclass(frozen=True)
-class SessionRead:
+class SessionRead(Value):
     """An answered read of a session."""
 
     session: str
@@ -78,8 +77,7 @@ class SessionRead:
         return self.operator == operator and self.state in HELD
 
 
-@dataclass(frozen=True)
-class OperatorRead:
+class OperatorRead(Value):
     """An answered read of an operator's workspace."""
 
     operator: str

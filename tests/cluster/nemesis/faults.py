@@ -14,6 +14,7 @@ import httpx
 import psutil
 import trio
 
+from sightline.domain.value import Value
 from tests.cluster.nemesis.link import Link, Way
 from tests.cluster.nemesis.system import Arrangement, Member, Service
 from tests.cluster.nemesis.watch import Watch
@@ -43,8 +44,7 @@ class Target:
 Inject: TypeAlias = Callable[[Target], Awaitable[None]]
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Value):
     """One kind of fault."""
 
     name: str

@@ -13,10 +13,12 @@ from statistics import median
 from typing import Final
 
 import httpx
+import msgspec
 import trio
 
 from sightline.actors.shards import shard_of
 from sightline.bootstrap.process import EXIT_FENCED
+from sightline.domain.value import Value
 from tests.cluster.nemesis.checkout import open_checkout
 from tests.cluster.nemesis.claims import ClaimRecord, judge, operations_of, write_history
 from tests.cluster.nemesis.faults import FAULTS, UPGRADE, Fault, Target
@@ -37,8 +39,7 @@ FILMED_S: Final = 15.0
 """How long a session is filmed: most faults hit one that is being charged."""
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Value):
     """What is injected: rounds of every fault, for at most some minutes."""
 
     minutes: float
@@ -49,7 +50,7 @@ class Plan:
     """Directory for the logs of all servers."""
     upgrade_from: str | None = None
     """A commit whose code the servers run at first. They are upgraded one after the other before the faults."""
-    ends: trio.Event = field(default_factory=trio.Event)
+    ends: trio.Event = msgspec.field(default_factory=trio.Event)
     """Set it to end after the current fault."""
 
     def claims(self, arrangement: Arrangement) -> Path:
@@ -63,8 +64,7 @@ class Plan:
             yield from rng.sample(chosen, len(chosen))
 
 
-@dataclass(frozen=True)
-class Injected:
+class Injected(Value):
     """One injected fault and its result."""
 
     name: str

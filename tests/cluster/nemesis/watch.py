@@ -9,6 +9,7 @@ from typing import Final
 import httpx
 import trio
 
+from sightline.domain.value import Value
 from tests.cluster.nemesis.system import Service
 from tests.e2e.traffic import Caller
 
@@ -20,8 +21,7 @@ FAR: Final = (-40.0, 120.0)
 """No operator covers it."""
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Value):
     """One read of a session, repeated until it was answered."""
 
     session_id: str

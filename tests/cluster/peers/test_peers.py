@@ -1,7 +1,6 @@
 """Asks to actors of other servers, while servers come and go."""
 
 import random
-from dataclasses import dataclass
 
 import pytest
 import trio
@@ -14,14 +13,14 @@ from sightline.cluster.peers import codec
 from sightline.cluster.peers.peers import SERVER_TELL, Peers
 from sightline.cluster.routes import Routes
 from sightline.domain.errors import OutcomeUnknownError, SightlineError
+from sightline.domain.value import Value
 from sightline.ports.leases import WIRE, WireRange
 from sightline.system.clock import SystemClock
 
 ACTOR = "05000000-0000-4000-8000-000000000001"
 
 
-@dataclass(frozen=True, slots=True)
-class Ask(Command["Ask", str]):
+class Ask(Value, Command["Ask", str]):
     """Answers who has it."""
 
 

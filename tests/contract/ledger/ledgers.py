@@ -1,9 +1,8 @@
 """Settlements, blocks and wallets for the contract of ledgers."""
 
-from dataclasses import replace
-
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.ledger import (
     Attempt,
     BlockApplication,

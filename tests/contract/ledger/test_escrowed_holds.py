@@ -1,7 +1,6 @@
 """A hold that the contract took and returned holds nothing, in whatever blocks the watcher reads it."""
 
-from dataclasses import replace
-
+from sightline.domain.value import replace
 from sightline.ports.ledger import FundsPolicy
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.money.ledger import PostgresLedger

@@ -1,12 +1,11 @@
 """A hold that grows: the rules of a new hold apply to the whole amount, in every store."""
 
-from dataclasses import replace
-
 import pytest
 
 from sightline.domain.access import KeyLimits
 from sightline.domain.session.model import Session
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.store import Committed, HoldGrowth, HoldRequest, KeySpending, Rejected, RejectedWhy
 from tests.contract.builders import PAYER, a_session
 from tests.contract.test_store_writes import Stored, a_write, commit, followed, held

@@ -1,7 +1,7 @@
 """The contract of the journal: each final event has one entry, an entry balances, and nothing changes it."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -15,6 +15,7 @@ from sightline.domain.books.journal import (
     moved,
     settled_lines,
 )
+from sightline.domain.value import replace
 from sightline.ports.ledger import BooksReading, FundsPolicy, Journal, Ledger, OwnTransaction, StoredEntry
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions

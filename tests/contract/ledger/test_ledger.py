@@ -1,11 +1,10 @@
 """The contract of every ledger, tested on memory and on Postgres: the outbox, holds, and the watcher's wallets."""
 
-from dataclasses import replace
-
 import pytest
 import trio
 
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.ledger import (
     DAY_MS,
     HEADERS_MAX,

@@ -1,10 +1,9 @@
 """The limits that a payer set on the settlement contract: refusals and wallets say what they leave, in every store."""
 
-from dataclasses import replace
-
 import pytest
 
 from sightline.domain.units import DAY_MS, MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.ledger import SpendingLimits
 from sightline.ports.store import Committed, HoldGrowth, HoldRequest, Rejected, RejectedWhy
 from tests.contract.builders import PAYER, T0, a_session

@@ -1,13 +1,14 @@
 """The contract of payments that the database does not know, and of the journal that adopts them."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import asyncpg
 import pytest
 
 from sightline.domain.session.model import SessionState
 from sightline.domain.settlement import ChainPayment, PaymentSums, UnknownPayments
+from sightline.domain.value import replace
 from sightline.ports.ledger import (
     FundsPolicy,
     Inclusion,

@@ -1,9 +1,8 @@
 """What each change leaves of a settlement's row, field by field, on memory and on Postgres."""
 
-from dataclasses import replace
-
 import pytest
 
+from sightline.domain.value import replace
 from sightline.ports.ledger import (
     FundsPolicy,
     Inclusion,

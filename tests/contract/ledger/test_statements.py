@@ -1,7 +1,7 @@
 """The contract of statements: what the journal says of a month, and one invoice for each closed month with a charge."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 import trio
@@ -9,6 +9,7 @@ import trio
 from sightline.domain.books.journal import EntryKind, JournalEntry, Line, credit_of, held_by, moved, settled_lines
 from sightline.domain.books.statement import Invoice, Month, SessionAmounts, WorkspaceStatement, invoice_due
 from sightline.domain.units import DAY_MS, HOUR_MS
+from sightline.domain.value import replace
 from sightline.ports.ledger import BooksReading, FundsPolicy, Ledger
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.pool import PoolOptions

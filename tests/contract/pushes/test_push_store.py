@@ -1,11 +1,12 @@
 """The contract of every store of Web Push, tested on memory and on Postgres."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
 from sightline.domain.session.messages import Event, EventKind
 from sightline.domain.session.model import Session, SessionState
+from sightline.domain.value import replace
 from sightline.ports.store import Committed, SessionWrite
 from sightline.ports.webhooks import PUSH_LIFE_MS, PUSHES_AT_ONCE_MAX, PushStore, PushSubscription
 from sightline.storage.postgres.webhooks.pushes import PostgresPushes

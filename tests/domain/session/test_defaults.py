@@ -1,8 +1,8 @@
 """The values that a record has when nothing else was said."""
 
-from dataclasses import MISSING, fields
-
 import pytest
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 from sightline.domain.geofence import DeviceKind, FenceLimits, Fix, Track
 from sightline.domain.metering import MeterLimits
@@ -84,9 +84,9 @@ EXPECTED = {
 @pytest.mark.parametrize("record", EXPECTED, ids=lambda record: record.__name__)
 def test_the_defaults_of_each_record(record):
     found = {
-        each.name: each.default if each.default is not MISSING else each.default_factory()
+        each.name: each.default if each.default is not NODEFAULT else each.default_factory()
         for each in fields(record)
-        if each.default is not MISSING or each.default_factory is not MISSING
+        if not each.required
     }
     assert found == EXPECTED[record]
     assert {name: type(value) for name, value in found.items() if isinstance(value, bool)} == {

@@ -1,7 +1,6 @@
 """What one heartbeat or one media event adds to a LIVE session, at the edges of each rule."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from sightline.domain.metering import OPEN, PauseReason
 from sightline.domain.session import codec, machine
 from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved
 from sightline.domain.session.model import EndReason, SessionState
+from sightline.domain.value import replace
 from tests.domain.builders import LIMITS, T0, Film, a_fix, a_live_session
 
 STEP_MS = 2_000
@@ -192,7 +192,7 @@ def test_a_checkpoint_extends_the_media_of_the_row_only_forwards(proved_at_ms, r
 def test_a_checkpoint_after_a_stored_break_proves_only_itself():
     film = Film().both(T0, T0 + 2_000)
     broken = film.session.phase.evidence.media.lose(T0 + 2_500)
-    session = film.session.in_phase(replace(film.live, evidence=film.live.evidence.with_media(broken)))
+    session = replace(film.session, phase=replace(film.live, evidence=replace(film.live.evidence, media=broken)))
     step = recovered(session, T0 + 4_000, T0 + 4_000)
     assert step.session.phase.evidence.media.runs == ((T0, T0 + 2_000), (T0 + 4_000, T0 + 4_000))
 
@@ -200,7 +200,7 @@ def test_a_checkpoint_after_a_stored_break_proves_only_itself():
 @pytest.mark.parametrize(("proved_at_ms", "runs"), [(T0 - 1, ()), (T0, ((T0, T0),)), (T0 + 1, ((T0 + 1, T0 + 1),))])
 def test_a_checkpoint_of_a_paused_row_counts_from_the_start_on(proved_at_ms, runs):
     live = replace(a_live_session().phase, pause_reason=PauseReason.LOCATION_STALE)
-    step = recovered(a_live_session().in_phase(live), proved_at_ms, T0 + 5)
+    step = recovered(replace(a_live_session(), phase=live), proved_at_ms, T0 + 5)
     assert step.session.phase.evidence.media.runs == runs
 
 

@@ -1,7 +1,5 @@
 """What each recorded event says, fact by fact, and when a session must be looked at again."""
 
-from dataclasses import replace
-
 import pytest
 
 from sightline.domain.session import machine
@@ -25,6 +23,7 @@ from sightline.domain.session.model import EndReason, SessionState
 from sightline.domain.session.record import chain
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from tests.domain.builders import (
     CONSUMER,
     LIMITS,
@@ -196,7 +195,7 @@ def test_recovery_of_a_session_that_is_not_live_only_settles_its_deadline(sessio
 
 def test_an_assignment_of_an_older_row_opens_again_for_the_time_since_it_was_assigned():
     session = an_assigned_session(T0 + 40_000, wait_timeout_s=60)
-    old = session.in_phase(replace(session.phase, wait_left_ms=None))
+    old = replace(session, phase=replace(session.phase, wait_left_ms=None))
     reopened = after(old, Tick(), T0 + 160_000)
     assert (reopened.state, machine.deadline_ms(reopened)) == (SessionState.REQUESTED, T0 + 180_000)
 
@@ -214,5 +213,5 @@ def test_only_the_end_sets_the_hash_of_the_end(kind):
 def test_a_request_is_given_up_after_a_hundred_operators_or_more(count, state):
     session = an_assigned_session()
     many = tuple(f"operator-{number}" for number in range(count))
-    session = session.in_phase(replace(session.phase, unstarted_by=many))
+    session = replace(session, phase=replace(session.phase, unstarted_by=many))
     assert after(session, Tick(), T0 + 120_000).state is state

@@ -1,7 +1,5 @@
 """A LIVE session that gets more time: maximum duration, hold and end grow together, and each extension counts once."""
 
-from dataclasses import replace
-
 import pytest
 
 from sightline.domain.escrow import ConsentKind, PayerConsent
@@ -20,6 +18,7 @@ from sightline.domain.session.messages import (
 )
 from sightline.domain.session.model import EndReason, SessionExtension, SessionState
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from tests.domain.builders import (
     LIMITS,
     T0,

@@ -1,7 +1,5 @@
 """What each side sees of a session in every state, field by field."""
 
-from dataclasses import replace
-
 import pytest
 
 from sightline.domain.metering import PauseReason, Window
@@ -9,6 +7,7 @@ from sightline.domain.session.messages import Assign, Cancel, End, MediaBroke, P
 from sightline.domain.session.model import EndReason, MeterState, SessionState
 from sightline.domain.session.status import MeterStatus, SessionStatus, meter_status, parties_of, session_status
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from tests.domain.builders import (
     CONSUMER,
     LIMITS,

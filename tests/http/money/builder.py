@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -31,6 +30,7 @@ from sightline.domain.session.record import chain
 from sightline.domain.session.status import meter_status, session_status
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.http.schemas.receipts import receipt_json
 from sightline.ports.ledger import SettlementRecord, SettlementState
 from sightline.ports.store import RecordedEvent

@@ -1,11 +1,11 @@
 """Recorded events and receipts over HTTP."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.ledger import Inclusion
 from sightline.ports.video import MediaKind
 from sightline.system.keccak import keccak256

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from sightline.domain.books.journal import EntryKind, JournalEntry, held_by, mov
 from sightline.domain.books.statement import Month
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import DAY_MS, HOUR_MS, MicroUsdc
+from sightline.domain.value import replace
 from sightline.http.resources.money.statement_pdf import statement_pdf
 from sightline.ports.ledger import BooksReading, FundsPolicy
 from sightline.system.keccak import session_id_hash

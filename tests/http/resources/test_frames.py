@@ -1,7 +1,6 @@
 """The frame endpoint as a vision agent uses it, and clips."""
 
 import io
-from dataclasses import replace
 from fractions import Fraction
 
 import av
@@ -11,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from sightline.domain.value import replace
 from sightline.ports.video import ClipMissing, ClipMissingReason
 from sightline_client.content_credentials import PictureVerdict, verify_picture
 from tests.evidence.pictures import a_picture

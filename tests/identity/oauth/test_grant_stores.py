@@ -1,11 +1,12 @@
 """The contract of every store of OAuth grants, tested on memory and on Postgres."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
 from sightline.domain.units import DAY_MS, HOUR_MS
+from sightline.domain.value import replace
 from sightline.ports.identity import (
     USED_TOKEN_KEPT_MS,
     ApiKeyRecord,

@@ -1,7 +1,7 @@
 """Which databases are refused: another cluster, an earlier timeline, one that lacks what was committed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sightline.domain.errors import StoreUnavailableError
+from sightline.domain.value import replace
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.history import DatabasePosition, HistoryGuard, StaleDatabaseError, read_position
 from sightline.storage.database.pool import PoolOptions, primaries_of

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 import trio
 
 from sightline.domain.access import Scope
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.leases import ServerIdentity
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.migrate import (

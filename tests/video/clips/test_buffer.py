@@ -4,12 +4,12 @@ import asyncio
 import io
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 import av
 import pytest
 
+from sightline.domain.value import replace
 from sightline.ports.video import Clip, ClipMissingReason, ClipReply
 from sightline.video.media.clip import (
     KEY_EVERY_MS,

@@ -4,7 +4,7 @@ import itertools
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import simplejpeg
 import trio
 
+from sightline.domain.value import replace
 from sightline.ports.video import Frame, FrameQuery, MediaKind
 from sightline.system.clock import SystemClock
 from sightline.video.external.engine import ExternalBackend, open_external

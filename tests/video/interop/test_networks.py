@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from sightline.domain.value import Value, replace
 from sightline.ports.video import MediaKind
 from sightline.video.options import IceServer, NetOptions, Options
 from tests.video.interop.browser import a_browser
@@ -60,8 +60,7 @@ async def test_chromium_publishes_and_plays_by_tcp_without_a_relay_where_udp_is_
             assert (path["local"]["protocol"], path["remote"]["candidateType"]) == ("tcp", "host")
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Value):
     """A server, and a client in a network."""
 
     options: Options

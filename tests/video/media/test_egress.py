@@ -3,9 +3,10 @@
 import asyncio
 import tracemalloc
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from sightline.domain.value import replace
 from sightline.video.media.codecs import H264Format, Vp8Format, vp8_numbers
 from sightline.video.media.egress import HISTORY_PACKETS, RESEND_MAX, VideoLeg, Viewer
 from sightline.video.media.layers import Layer

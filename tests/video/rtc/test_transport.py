@@ -6,7 +6,6 @@ import errno
 import socket
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import aioice.stun
@@ -21,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from OpenSSL import SSL
 
+from sightline.domain.value import replace
 from sightline.system.clock import SystemClock
 from sightline.video.options import NetOptions
 from sightline.video.rtc.dtls import Certificate

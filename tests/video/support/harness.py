@@ -12,7 +12,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import simplejpeg
 import trio
 
 from sightline.domain.errors import VideoUnavailableError
+from sightline.domain.value import replace
 from sightline.ports.video import (
     Frame,
     FrameMissing,

@@ -13,12 +13,12 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import trio
 
+from sightline.domain.value import Value
 from sightline.video.options import IceServer
 
 TURN_SECRET: Final = "tests only"
@@ -30,8 +30,7 @@ def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(Value):
     """A client's namespace and its way to this machine."""
 
     name: str
@@ -131,8 +130,7 @@ def a_network() -> Iterator[Network]:
         remove(tag, network.name)
 
 
-@dataclass(frozen=True)
-class RoutedNetwork:
+class RoutedNetwork(Value):
     """A client and this machine, each behind a router, with the internet between the routers.
 
     Names of namespaces: client, home (the client's router), internet, office (this machine's router).

@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ import httpx
 import orjson
 import trio
 
+from sightline.domain.value import Value
 from sightline.ports.video import LocalVideo
 from tests.video.support.http_server import Handler, Reply
 
@@ -87,8 +87,7 @@ def hooks_of(backend: LocalVideo) -> Handler:
     return handle
 
 
-@dataclass(frozen=True)
-class RealMediaMtx:
+class RealMediaMtx(Value):
     """A running MediaMTX."""
 
     media_url: str
@@ -171,8 +170,7 @@ async def an_rtsp_bridge(whep_url: str) -> AsyncIterator[str]:
         yield url
 
 
-@dataclass(frozen=True)
-class Received:
+class Received(Value):
     """The video that go2rtc has received for a stream."""
 
     codecs: list[str]
@@ -180,8 +178,7 @@ class Received:
     bytes_: int
 
 
-@dataclass(frozen=True)
-class RealGo2Rtc:
+class RealGo2Rtc(Value):
     """A running go2rtc."""
 
     url: str

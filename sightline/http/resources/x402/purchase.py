@@ -7,11 +7,11 @@ ended, and finds the view that it made (ADR 0211).
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, NoReturn, final
 from weakref import WeakValueDictionary
 
 import trio
+from msgspec import Struct
 
 from sightline.actors.dispatch.find_operator import NO_COVERING_OPERATOR
 from sightline.actors.types import Caller, NewSession, NewWorkspace, PaidSession
@@ -22,6 +22,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import EndReason, SessionState
 from sightline.domain.session.status import SessionStatus
 from sightline.domain.units import DAY_MS, SECOND_MS, MicroUsdc
+from sightline.domain.value import Value
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.schemas.x402 import BuyViewBody, PaymentSignature, payment_required
 from sightline.http.services import Services
@@ -47,16 +48,14 @@ PAYMENT_USED: Final = Refusal(Code.CONFLICT, "x402:paymentUsed", "The payment wa
 
 
 @final
-@dataclass(slots=True, weakref_slot=True, eq=False)
-class _Turn:
+class _Turn(Struct, eq=False, weakref=True):
     """Lets the purchases of one payer take turns at this server."""
 
     lock: trio.Lock
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purchase:
+class Purchase(Value, kw_only=True):
     """A view that was bought, and its key."""
 
     status: SessionStatus

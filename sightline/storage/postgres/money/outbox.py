@@ -4,9 +4,9 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypedDict, final
 
+from sightline.domain.value import Value
 from sightline.ports.ledger import (
     Attempt,
     BlockRef,
@@ -35,8 +35,7 @@ CURSOR: Final = "SELECT number, block_hash, parent_hash FROM chain_cursor"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxSql:
+class OutboxSql(Value, kw_only=True):
     """The statements of one outbox. States are literals, so that the planner can use the partial indexes."""
 
     rows: str

@@ -1,7 +1,6 @@
 """The settlement outbox on Postgres."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
@@ -9,6 +8,7 @@ from typing_extensions import override
 from sightline.domain.session.codec import from_doc
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.ledger import (
     Attempt,
     Inclusion,

@@ -1,8 +1,10 @@
 """Counts for metrics. Each query reads a partial index of unfinished rows, never a whole table."""
 
-from dataclasses import dataclass, field
 from typing import Final, final
 
+from msgspec import field
+
+from sightline.domain.value import Value
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 
@@ -19,8 +21,7 @@ WHERE state NOT IN ('CONFIRMED', 'WRITTEN_OFF') AND state <> 'CONFIRMED' GROUP B
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(Value, kw_only=True):
     """What the database holds that is not finished."""
 
     sessions: dict[str, int] = field(default_factory=dict)

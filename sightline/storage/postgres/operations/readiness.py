@@ -1,12 +1,12 @@
 """The database's part of the readiness check."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, final
 
 import asyncpg
 
 from sightline.domain.errors import SightlineError
+from sightline.domain.value import Value
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 
@@ -19,8 +19,7 @@ ON CONFLICT (id) DO UPDATE SET written_at = excluded.written_at
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseProbe:
+class DatabaseProbe(Value, kw_only=True):
     """What a probe found."""
 
     problem: str | None

@@ -8,13 +8,13 @@ rows of the last day exist. Its own time advances by at most one day a run, so t
 traffic, deletes one day's worth a run instead of everything.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import structlog
 import trio
 
 from sightline.domain.units import DAY_MS, HOUR_MS
+from sightline.domain.value import Value
 from sightline.ports.clock import Clock
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.store import PostgresStore
@@ -149,8 +149,7 @@ SELECT count(*) AS deleted, max(created_at_ms) AS newest FROM gone
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionOptions:
+class RetentionOptions(Value, kw_only=True):
     """How long to keep rows."""
 
     heartbeat_days: int = 30

@@ -7,11 +7,11 @@ server's file does not undo a later change that another server has recorded in i
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final, final
 
 import trio
+from msgspec.structs import asdict
 
 from sightline.domain.access import Role
 from sightline.domain.errors import OutcomeUnknownError, UnavailableError
