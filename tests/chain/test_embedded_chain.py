@@ -339,6 +339,12 @@ async def test_a_precompile_that_is_pure_python_is_refused(world: World, number:
     assert "is not available here" in answer.message
 
 
+def test_the_chain_starts_without_the_elliptic_curves_that_it_refuses() -> None:
+    program = "import sys, sightline.chain.embedded.vm; print('py_ecc' in sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert loaded.stdout == "False\n"
+
+
 async def test_a_call_that_takes_too_much_cpu_time_is_refused(world: World) -> None:
     began = trio.current_time()
     (answer,) = await world.rpc.batch([("eth_call", [{"data": ENDLESS_LOOP, "gas": hex(6_000_000)}, "latest"])])

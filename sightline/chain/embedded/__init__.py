@@ -3,3 +3,7 @@
 It is for demonstration, development and tests: it mines on demand, never reorganises, and accepts connections from
 this machine only.
 """
+
+from sightline.chain.embedded.precompiles import leave_out
+
+leave_out()  # before any module here imports py-evm

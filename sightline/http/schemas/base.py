@@ -183,7 +183,12 @@ class Model(BaseModel):
     """Base of all: wire names are camelCase, values never change."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, field_title_generator=_title, populate_by_name=True, frozen=True, extra="ignore"
+        defer_build=True,
+        alias_generator=to_camel,
+        field_title_generator=_title,
+        populate_by_name=True,
+        frozen=True,
+        extra="ignore",
     )
 
 
