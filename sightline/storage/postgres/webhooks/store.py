@@ -68,6 +68,7 @@ WITH message AS (
 INSERT INTO webhook_delivery (endpoint_id, number, state, next_at_ms, created_at_ms)
 SELECT $1, number, 'PENDING', database_now_ms(), $7 FROM message
 """
+_WAITS = "SELECT EXISTS (SELECT FROM webhook_delivery WHERE state = 'PENDING')"
 # A lease that ends later than a new one could was taken before the database's clock was set back: it has expired.
 _CLAIM = f"""
 WITH clock AS MATERIALIZED (SELECT database_now_ms() AS now_ms),
@@ -218,6 +219,8 @@ class PostgresWebhooks(WebhookEndpointTable):
 
     async def claim_deliveries(self, *, limit: int, failing_max: int) -> Sequence[DeliveryJob]:
         """Claim due deliveries. Claims run one at a time, so that no endpoint gets more than its share."""
+        if not await self._database.read(lambda connection: connection.fetchval(_WAITS)):
+            return []
 
         async def unit(connection: Connection) -> list[Any]:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", CLAIM_LOCK_KEY)
