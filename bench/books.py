@@ -7,6 +7,7 @@ the program's own, and the reconciliation compares everything.
 """
 
 import argparse
+import dataclasses
 import json
 import random
 import time
@@ -29,7 +30,6 @@ from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.signer import Signer
 from sightline.chain.watcher.events import bloom_mask
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
-from sightline.domain.value import replace
 from sightline.ports.ledger import ChainIdentity
 from sightline.storage.database.bridge import Database, DatabaseOptions, open_database
 from sightline.storage.database.migrate import migrate
@@ -312,7 +312,7 @@ async def run(sessions: int, seed: int) -> int:
         directory = Path(name)
         started = time.perf_counter()
         ground = RecordedGround(DirectGround(directory))
-        history = History(replace(escrow_world(ground)), ground, random.Random(seed))
+        history = History(dataclasses.replace(escrow_world(ground)), ground, random.Random(seed))
         history.run(sessions)
         events = sum(map(len, ground.logs))
         print(f"history: {sessions} sessions, {len(ground.blocks)} blocks, {events} logs: {_since(started)}")

@@ -1,5 +1,6 @@
 """The deployment command deploys both contracts, and a server runs on them."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,6 @@ import pytest
 from sightline.chain.deploy import Deployment, DeploymentError, deploy
 from sightline.chain.rpc.client import RpcOptions, open_rpc
 from sightline.chain.signer import Signer
-from sightline.domain.value import replace
 from sightline.ports.ledger import SettlementState
 from tests.chain.endpoint import answering, of_method
 from tests.chain.world import Wallet, World, ids, running
@@ -19,7 +19,7 @@ async def test_a_deployed_pair_of_contracts_settles_a_session(world: World, tmp_
         await world.give_coin(wallet)
     deployment = Deployment(relayer=relayer.address, fee_receiver=Wallet().address)
     deployed = await deploy(world.rpc, Signer(bytes.fromhex(owner.key[2:])), deployment)
-    fresh = replace(
+    fresh = dataclasses.replace(
         world, token=deployed.usdc_address, settlement=deployed.settlement_address, treasury_key=owner.key,
         relayer_key=bytes.fromhex(relayer.key[2:]),
     )  # fmt: skip

@@ -1,10 +1,10 @@
 """Fixtures of the escrow contract's tests."""
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
 
-from sightline.domain.value import replace
 from tests.chain.contracts.escrow_world import EscrowWorld, escrow_world, funded
 from tests.chain.contracts.ground import DirectGround
 
@@ -22,4 +22,4 @@ def world(shared_world: EscrowWorld) -> Iterator[EscrowWorld]:
     """The shared contracts as they were deployed; what a test does is undone."""
     assert isinstance(shared_world.ground, DirectGround)
     with shared_world.ground.undone():
-        yield replace(shared_world, holds={})
+        yield dataclasses.replace(shared_world, holds={})

@@ -1,5 +1,6 @@
 """The journal's entries of SessionEscrow's logs: after every act the books equal what the contract says of itself."""
 
+import dataclasses
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -13,7 +14,6 @@ from sightline.chain.watcher.books import entries_in
 from sightline.chain.watcher.events import Log, Watched
 from sightline.domain.books.differences import Difference
 from sightline.domain.books.journal import EntryKind, JournalEntry, credit_of, held_by
-from sightline.domain.value import replace
 from tests.chain.contracts.escrow_world import RATE, SECONDS, EscrowWorld
 from tests.chain.contracts.ground import Done, Ground
 
@@ -114,7 +114,7 @@ def words_of(data: bytes) -> tuple[int, ...]:
 @pytest.fixture
 def diary(world: EscrowWorld) -> Diary:
     ground = RecordedGround(world.ground)
-    return Diary(replace(world, ground=ground), ground)
+    return Diary(dataclasses.replace(world, ground=ground), ground)
 
 
 def test_an_open_is_a_hold_of_its_payer(diary: Diary) -> None:

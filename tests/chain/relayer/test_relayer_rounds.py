@@ -1,5 +1,6 @@
 """Single rounds of the relayer against an in-process node: depth, reorganisations, replacements, lanes, proofs."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -513,7 +514,7 @@ async def test_refused_settlements_are_examined_at_most_once_in_each_interval(de
 
 async def test_a_search_for_an_event_covers_every_block_from_the_first_to_the_head_once(desk: Desk) -> None:
     async def spans(start: int, head: int) -> list[tuple[int, int]]:
-        desk.node.blocks = [replace(desk.node.blocks[0], number=head)]
+        desk.node.blocks = [dataclasses.replace(desk.node.blocks[0], number=head)]
         desk.node.queries.clear()
         work = AllowanceWork(desk.rpc, desk.ledger, desk.node.identity, RelayerOptions(start_block=start))
         assert await work.find("0x" + "5e" * 32) is None

@@ -1,5 +1,6 @@
 """Single rounds of the watcher against a node in the test process: steps, intervals, sweeps, on a virtual clock."""
 
+import dataclasses
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from sightline.chain.rpc.client import JsonRpc
 from sightline.chain.rpc.reader import RpcReader
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
-from sightline.domain.value import replace
 from sightline.ports.chain import ChainChangedError
 from sightline.ports.ledger import LedgerQuery
 from simulation.memory.ledger import MemoryLedger
@@ -260,7 +260,10 @@ async def test_another_chain_halts_the_watcher_until_the_endpoint_serves_the_rig
     watcher = post.watcher(poll_ms=200)
     await catch_up(watcher)
     right = post.node.blocks
-    post.node.blocks = [replace(right[0], block_hash="0x" + "99" * 32), replace(right[1], block_hash="0x" + "98" * 32)]
+    post.node.blocks = [
+        dataclasses.replace(right[0], block_hash="0x" + "99" * 32),
+        dataclasses.replace(right[1], block_hash="0x" + "98" * 32),
+    ]
     assert await instants(watcher, "failures", 0.1) == [0]
     assert (watcher.failures, watcher.halted_because is not None) == (1, True)
     post.node.blocks = right
