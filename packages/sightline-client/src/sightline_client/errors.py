@@ -132,6 +132,14 @@ class InsufficientCreditError(ApiError):
         "or request fewer seconds."
     )
 
+    def _step(self) -> str:
+        if self.detail == "session:consent":
+            return (
+                "To sign, pass the wallet of the key's workspace as payer=LocalWallet.from_key(...) to view(); for a "
+                "command, set SIGHTLINE_WALLET_KEY to its private key."
+            )
+        return super()._step()
+
 
 class NotAuthorizedError(ApiError):
     """The credential may not make this call."""

@@ -66,7 +66,8 @@ class AsyncView:
         idempotency_key: str | None,
     ) -> None:
         require_whole_micro_usdc("max_charge", max_charge)
-        require_wallet(payer)
+        if payer is not None:
+            require_wallet(payer)
         self._transport = transport
         self._sessions = AsyncSessions(transport)
         self._place = (lat, lng)
@@ -82,6 +83,7 @@ class AsyncView:
         self._payer = payer
         self._payment = payment
         self._session: Session | None = None
+        self._is_requested = False
         self._interrupts = ViewInterrupts()
 
     @property
@@ -122,7 +124,8 @@ class AsyncView:
     @uninterrupted
     async def _give_up(self, error: BaseException) -> None:
         """End what was requested before `error`. Errors in which the request had no effect leave nothing to end."""
-        if self._session is not None or not isinstance(error, SightlineError) or _may_have_created(error):
+        may_exist = self._is_requested and (not isinstance(error, SightlineError) or _may_have_created(error))
+        if self._session is not None or may_exist:
             await self._leave(error)
         else:
             self._interrupts.close(delivers=True)
@@ -149,6 +152,8 @@ class AsyncView:
 
     async def _create(self) -> Session:
         assert self._quote is not None
+        payment = await self._sign(self._quote)
+        self._is_requested = True
         return await self._sessions.create(
             *self._place,
             seconds=self._seconds,
@@ -158,7 +163,7 @@ class AsyncView:
             consumer_lease_seconds=self._lease_s,
             require_coverage=self._requires_coverage,
             max_hold_micro_usdc=self._max_charge,
-            payment=await self._sign(self._quote),
+            payment=payment,
             idempotency_key=self._key,
         )
 
