@@ -182,11 +182,13 @@ class AsyncView:
             except InvalidStateError:  # an operator accepted it, or it is over
                 return
             except UnavailableError as error:
-                delay_s = float(error.retry_after_s or 1)
                 if error.detail != NO_OPERATOR:
                     raise
-                if monotonic_s() + delay_s > deadline_s:
+                remaining_s = deadline_s - monotonic_s()
+                if remaining_s <= 0:
                     raise NoOperatorError(*self._place, self._operator_wait_s) from error
+                # The last attempt is at the deadline, although the server names a longer delay.
+                delay_s = min(float(error.retry_after_s or 1), remaining_s)
             if not is_said:
                 # A warning, because a program that sets up no logging prints only those.
                 LOG.warning(
@@ -212,10 +214,15 @@ class AsyncView:
         return self._session
 
     async def frame(self, *, width: int | None = None, quality: int | None = None, signed: bool | None = None) -> Frame:
-        """Fetch the newest frame; waits until the first one is decoded."""
+        """Fetch the newest frame; waits until the first one is decoded.
+
+        Raises:
+            SessionOverError: The view is over: its block was left, or the session ended by itself.
+        """
         async for frame in self.frames(width=width, quality=quality, signed=signed):
             return frame
-        raise SessionOverError(self.session.id, self.session.state, self.session.end_reason)
+        session = self.session
+        raise SessionOverError(session.id, session.state, session.end_reason, was_live=session.started_at is not None)
 
     def frames(
         self,
