@@ -90,6 +90,14 @@ def test_the_picture_in_the_first_screen_is_a_frame_of_the_demo() -> None:
     assert (width, height) == (1280, 720)
 
 
+def test_no_page_installs_the_client_from_an_index_that_does_not_have_it() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "packages").glob("*/README.md"), *(ROOT / "docs").rglob("*.md")]
+    assert len(pages) > 20
+    index = re.compile(r"pip install (-\S+ )*'?sightline-client")
+    wrong = [page.name for page in pages if page.parent.name != "adr" and index.search(page.read_text())]
+    assert wrong == []
+
+
 def test_the_table_of_commands_has_every_command_and_says_who_has_it() -> None:
     table = README.partition("| command |")[2].partition("\n\n")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
