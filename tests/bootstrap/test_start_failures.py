@@ -100,6 +100,16 @@ async def test_an_unreachable_database_names_its_setting(data_directory: Path, u
     assert "SIGHTLINE_DATABASE_URL" in said
 
 
+async def test_a_database_that_is_not_reached_is_reported_once_and_not_at_each_attempt(data_directory: Path) -> None:
+    unreachable = "postgresql://nobody@127.0.0.1:9/none"
+    line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--data-dir", str(data_directory / "data")]
+    settings = {"SIGHTLINE_DATABASE_URL": unreachable, "SIGHTLINE_STARTUP_TIMEOUT_SECONDS": "4"}
+    with trio.fail_after(60):
+        done = await trio.run_process(line, capture_stderr=True, check=False, env=os.environ | settings)
+    (said,) = [line for line in done.stderr.decode().splitlines() if "database_not_reached" in line]
+    assert "waits for the database of SIGHTLINE_DATABASE_URL, 4 s at most" in said
+
+
 async def test_a_database_name_that_does_not_exist_is_refused_at_once(data_directory: Path, postgres_dsn: str) -> None:
     env = {"SIGHTLINE_DATABASE_URL": postgres_dsn.replace("/postgres?", "/no_such_database?")}
     said = await start_line(data_directory, env=env)
