@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import socket
 import traceback
 from collections.abc import Iterator
@@ -21,11 +22,13 @@ from sightline_client import (
     AsyncChain,
     AsyncSightline,
     ClientClosedError,
+    EndNotConfirmedError,
     InsufficientCreditError,
     InvalidArgumentError,
     InvalidInputError,
     InvalidStateError,
     MaxChargeError,
+    NotAuthenticatedError,
     NotAuthorizedError,
     NotReachedError,
     OutcomeUnknownError,
@@ -36,7 +39,7 @@ from sightline_client import (
     usdc,
 )
 from sightline_client.commands import application
-from sightline_client.commands.access import KEY_SCOPES, SCOPES
+from sightline_client.commands.access import KEY_SCOPES, SCOPES, in_words_of_commands
 from sightline_client.escrow import sign_payment
 from sightline_client.models import ExtensionTerms
 from sightline_client.money import MicroUsdc
@@ -259,6 +262,26 @@ def test_a_session_that_nobody_signed_for_names_the_wallet_of_program_and_comman
     assert "SIGHTLINE_WALLET_KEY" in said
     assert "Deposit" not in said
     assert "Deposit" in str(InsufficientCreditError(402, body | {"detail": "session:funds"}))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NotReachedError("http://127.0.0.1:9", "refused"), "Check --api or SIGHTLINE_URL, and"),
+        (NotAuthenticatedError(401, {"code": "NOT_AUTHENTICATED"}), "Set SIGHTLINE_API_KEY; `sightline login`"),
+        (NotAuthenticatedError(401, {"detail": "auth:credential"}), "Check SIGHTLINE_API_KEY: this server"),
+        (MaxChargeError(2, 1, 0), "above --max-charge 0.000001 USDC. Raise --max-charge."),
+        (EndNotConfirmedError(SESSION_ID, None), f"confirmed. Run `sightline end {SESSION_ID}`, until"),
+        (
+            InsufficientCreditError(402, {"detail": "session:consent"}),
+            "To sign, set SIGHTLINE_WALLET_KEY to the private",
+        ),
+    ],
+)
+def test_a_command_names_its_options_where_the_client_names_arguments(error: SightlineError, words: str) -> None:
+    said = in_words_of_commands(error)
+    assert words in said
+    assert not re.search(r"\w=|sessions\.", said), said
 
 
 OWNER, OTHER = LocalWallet.from_key("0x" + "11" * 32), LocalWallet.from_key("0x" + "22" * 32)

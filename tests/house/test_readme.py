@@ -113,9 +113,9 @@ def test_the_table_of_commands_has_every_command_and_says_who_has_it() -> None:
 @pytest.mark.parametrize(
     ("key", "api", "said"),
     [
-        ("svc_test_000000_" + "A" * 43, None, "Check SIGHTLINE_API_KEY"),
+        ("svc_test_000000_" + "A" * 43, None, "cookie is not valid. Check SIGHTLINE_API_KEY"),
         ("svc_test_000000_" + "A" * 43, "http://127.0.0.1:9", "Cannot reach http://127.0.0.1:9"),
-        ("x", None, "Check key= or SIGHTLINE_API_KEY"),
+        ("x", None, "characters. Check SIGHTLINE_API_KEY"),
     ],
 )
 async def test_a_device_that_cannot_work_says_why_in_one_line(
