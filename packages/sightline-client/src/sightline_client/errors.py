@@ -136,7 +136,8 @@ class InsufficientCreditError(ApiError):
         if self.detail == "session:consent":
             return (
                 "To sign, pass the wallet of the key's workspace as payer=LocalWallet.from_key(...) to view(); for a "
-                "command, set SIGHTLINE_WALLET_KEY to its private key."
+                "command, set SIGHTLINE_WALLET_KEY to its private key. What has no wallet, such as an MCP host, needs "
+                "the mandate."
             )
         return super()._step()
 
