@@ -14,9 +14,11 @@ from x402 import x402ClientSync
 from x402.http.clients import x402_requests
 from x402.mechanisms.evm.exact import register_exact_evm_client
 
-ALLOWED = {"network": "eip155:*", "asset": os.environ["USDC"], "max_amount_per_payment": "200000"}
+if len(sys.argv) != 4 or not {"EVM_KEY", "USDC"} <= os.environ.keys():
+    sys.exit(__doc__)
+ALLOWED = {"network": "eip155:*", "asset": os.environ["USDC"].strip(), "max_amount_per_payment": "200000"}
 payer = x402ClientSync().set_spend_controls({"allowed_assets": [ALLOWED]})  # refuses more than 0.20 USDC
-http = x402_requests(register_exact_evm_client(payer, Account.from_key(os.environ["EVM_KEY"])))
+http = x402_requests(register_exact_evm_client(payer, Account.from_key(os.environ["EVM_KEY"].strip())))
 place = {"lat": float(sys.argv[2]), "lng": float(sys.argv[3]), "maxDurationSeconds": 20}
 answer = http.post(f"{sys.argv[1]}/api/v1/x402/views", json=place)
 if answer.status_code != 200:
@@ -27,7 +29,8 @@ ends_at = time.monotonic() + 60
 while (frame := http.get(view["frameUrl"])).status_code != 200 and time.monotonic() < ends_at:
     time.sleep(1)
 http.post(f"{sys.argv[1]}/api/v1/sessions/{view['viewId']}/end").raise_for_status()
-print("View", view["viewId"], "costs at most", view["capMicroUsdc"], "micro-USDC", file=sys.stderr)
+print("View", view["viewId"], "costs at most", view["capMicroUsdc"], "micro-USDC. Check it:", file=sys.stderr)
+print(f"SIGHTLINE_API_KEY={view['key']} sightline receipt {view['viewId']}", file=sys.stderr)
 if frame.status_code != 200:
     sys.exit(f"{frame.status_code} {frame.text}")
 sys.stdout.buffer.write(frame.content)

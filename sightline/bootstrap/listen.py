@@ -84,12 +84,12 @@ async def _listen(
     *,
     task_status: trio.TaskStatus[list[Bound]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
+    (listener,) = options.listeners
+    assert listener.sock is not None
+    host, port = listener.sock.getsockname()[:2]  # before an error closes the socket
     try:
         await serve(app, options, shutdown=stop, task_status=task_status)
     except OSError as error:
-        (listener,) = options.listeners
-        assert listener.sock is not None
-        host, port = listener.sock.getsockname()[:2]
         raise listen_error(error, host, port, setting=setting) from error
 
 

@@ -11,7 +11,8 @@ from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.database.history import StaleDatabaseError
 from sightline.storage.database.sqlstate import INSUFFICIENT_PRIVILEGE
 
-RETRY_S: Final = 0.5
+FIRST_DELAY_S: Final = 0.5
+LONGEST_DELAY_S: Final = 4.0
 PERMANENT_SQLSTATES: Final = ("28", "3D")
 """SQLSTATE classes that a retry does not fix: invalid authorization (28) and unknown database (3D)."""
 
@@ -41,21 +42,29 @@ class StartRetry:
     async def run(self, step: Callable[[], Awaitable[T]]) -> T:
         """Run a step that is safe to repeat, and return its result.
 
+        The wait is logged once, and again when the reason changes. The delays double, up to 4 s.
+
         Raises:
             StartError: The database refuses the login, the database name or a right, or is a connection pooler: a
                 retry would not help.
             StoreUnavailableError, OutcomeUnknownError: The deadline has passed; this is the last error.
         """
         deadline = trio.current_time() + self._timeout_s
+        delay_s, said = FIRST_DELAY_S, ""
         while True:
             try:
                 return await step()
             except (StoreUnavailableError, OutcomeUnknownError) as error:
                 self._raise_if_permanent(error)
-                if trio.current_time() >= deadline:
+                remaining_s = deadline - trio.current_time()
+                if remaining_s <= 0:
                     raise type(error)(f"{error} (gave up after {self._timeout_s:g} s)") from error
-                log.warning("database_not_reached", error=str(error))
-            await trio.sleep(RETRY_S)
+                if str(error) != said:
+                    said = str(error)
+                    advice = f"waits for the database of {self._setting}, {remaining_s:.0f} s at most"
+                    log.warning("database_not_reached", error=said, advice=advice)
+            await trio.sleep(min(delay_s, remaining_s))
+            delay_s = min(2 * delay_s, LONGEST_DELAY_S)
 
     def _raise_if_permanent(self, error: StoreUnavailableError | OutcomeUnknownError) -> None:
         cause = error.__cause__

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sightline.chain.service import ChainRefusedError
+from sightline.chain.service import ChainRefusedError, ContractKindError
 from sightline.chain.signer import KeyRefusedError
 from sightline.cluster.membership import NotCompleteError
 from sightline.config import Settings
@@ -98,6 +98,12 @@ def _explain(error: BaseException, settings: Settings) -> str | None:
             return f"{_sentence(error)} Check SIGHTLINE_CHAIN_RELAYER_KEY or SIGHTLINE_CHAIN_RELAYER_KEYSTORE."
         case ChainChangedError():
             return f"{_sentence(error)} Check SIGHTLINE_CHAIN_RPC_URL and {database_setting(settings)}."
+        case ContractKindError():
+            others = "advisory or enforced" if settings.funds_policy == "escrow" else "escrow"
+            return (
+                f"{_sentence(error)} If it was started with {others}, set SIGHTLINE_FUNDS_POLICY to that; it is "
+                f"{settings.funds_policy} now. Otherwise check SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS."
+            )
         case ChainRefusedError():
             return f"{_sentence(error)} Check the SIGHTLINE_CHAIN_* settings."
         case ChainUnavailableError():

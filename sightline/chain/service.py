@@ -70,6 +70,11 @@ class ChainRefusedError(Exception):
 
 
 @final
+class ContractKindError(ChainRefusedError):
+    """The contract is not the one that the funds policy needs."""
+
+
+@final
 class ChainOptions(Value, kw_only=True):
     """Options of the chain. Without `rpc_url` the embedded chain is used, and only `data_dir` is required."""
 
@@ -688,9 +693,9 @@ async def _require_contracts(
             max_rate, signer = _number(await reader.call(settlement, call_data("MAX_RATE()"))), endpoint.meter.address
             is_allowed = await reader.call(settlement, call_data("isMeter(address)", [signer]))
     except CallRevertedError as error:
-        raise ChainRefusedError(
-            f"the contract at {settlement} is not a {name}. The funds policy escrow needs SessionEscrow, every other "
-            "one SessionSettlement, and a chain keeps the contract of its first start"
+        raise ContractKindError(
+            f"the contract at {settlement} is not a {name}, which the funds policy needs; a chain keeps the contract "
+            "of its first start"
         ) from error
     if settles_in[-20:].hex() != token[2:].lower():
         raise ChainRefusedError(f"the contract at {settlement} settles in another token than {token}")

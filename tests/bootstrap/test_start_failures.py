@@ -16,6 +16,7 @@ import trio
 
 from tests.conftest import on_server
 from tests.e2e.server import Server
+from tests.storage.proxy import open_wire
 
 CERTIFICATE_COMMAND = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key} -out {cert}"
 
@@ -98,6 +99,43 @@ async def test_an_unreachable_database_names_its_setting(data_directory: Path, u
     said = await start_line(data_directory, env=env)
     assert reason in said
     assert "SIGHTLINE_DATABASE_URL" in said
+
+
+async def test_a_database_that_is_not_reached_is_reported_once_and_not_at_each_attempt(data_directory: Path) -> None:
+    unreachable = "postgresql://nobody@127.0.0.1:9/none"
+    line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--data-dir", str(data_directory / "data")]
+    settings = {"SIGHTLINE_DATABASE_URL": unreachable, "SIGHTLINE_STARTUP_TIMEOUT_SECONDS": "4"}
+    with trio.fail_after(60):
+        done = await trio.run_process(line, capture_stderr=True, check=False, env=os.environ | settings)
+    (said,) = [line for line in done.stderr.decode().splitlines() if "database_not_reached" in line]
+    assert "waits for the database of SIGHTLINE_DATABASE_URL, 4 s at most" in said
+
+
+async def test_a_port_that_is_taken_while_the_server_starts_is_named(
+    data_directory: Path, empty_database_dsn: str
+) -> None:
+    async with open_wire(empty_database_dsn) as wire:
+        upstream, wire.upstream = wire.upstream, "/no/such/socket"
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", 0))
+            port = other.getsockname()[1]
+            server = spawn(data_directory, port, SIGHTLINE_DATABASE_URL=wire.dsn)
+            try:
+                assert server.stderr is not None
+                with trio.fail_after(90):  # it has bound the port, and waits for its database
+                    while b"database_not_reached" not in await trio.to_thread.run_sync(
+                        server.stderr.readline, abandon_on_cancel=True
+                    ):
+                        continue
+                    other.listen()
+                    wire.upstream = upstream
+                    rest = await trio.to_thread.run_sync(server.stderr.read, abandon_on_cancel=True)
+            finally:
+                code = await end(server)
+    said = [line for line in rest.decode().splitlines() if not line.startswith("{")]
+    assert (code, len(said)) == (1, 1), rest.decode()
+    assert f"Port {port} on 127.0.0.1 is already in use. Set SIGHTLINE_PORT" in said[0]
 
 
 async def test_a_database_name_that_does_not_exist_is_refused_at_once(data_directory: Path, postgres_dsn: str) -> None:
@@ -207,8 +245,8 @@ async def test_details_are_logged_at_debug_level(data_directory: Path) -> None:
     assert "OSError" in done.stderr.decode()
 
 
-def spawn(directory: Path, **env: str) -> "subprocess.Popen[bytes]":
-    line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--data-dir", str(directory)]
+def spawn(directory: Path, port: int = 0, **env: str) -> "subprocess.Popen[bytes]":
+    line = [sys.executable, "-m", "sightline.cli", "serve", "--port", str(port), "--data-dir", str(directory)]
     settings = os.environ | {"SIGHTLINE_VIDEO_WORKERS": "1"} | env
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings)
 

@@ -9,11 +9,12 @@ from eth_abi.abi import encode
 from eth_account import Account
 
 from sightline.bootstrap.options.core import chain_options
+from sightline.bootstrap.start_errors import start_line
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.fees import Fees
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
-from sightline.chain.service import ChainOptions, ChainRefusedError, ChainService, open_chain
+from sightline.chain.service import ChainOptions, ChainRefusedError, ChainService, ContractKindError, open_chain
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.config import Settings
 from sightline.domain.errors import ChainUnavailableError, StoreUnavailableError
@@ -47,6 +48,18 @@ async def test_settings_that_fit_no_chain_are_refused_with_what_is_wrong(world: 
         ({"platform_fee_bps": 3_001}, "over the contract's bound 3000"),
     ):
         await refuse(world, replace(options, **changed), ChainRefusedError, words)  # type: ignore[arg-type]
+
+
+async def test_the_contract_of_another_funds_policy_names_the_setting_of_the_policy(
+    world: World, tmp_path: Path
+) -> None:
+    options = replace(options_for(world, tmp_path), settlement_address=world.token)
+    with pytest.raises(ContractKindError) as caught:
+        async with open_chain(options, ledger=MemoryLedger(), clock=clock, ids=ids):
+            raise AssertionError("it opened")
+    said = start_line(caught.value, Settings(data_dir=tmp_path))
+    assert "is not a SessionSettlement" in said
+    assert "started with escrow, set SIGHTLINE_FUNDS_POLICY to that; it is advisory now" in said
 
 
 async def test_a_dead_endpoint_is_unavailable_not_refused(world: World, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import socket
 import traceback
 from collections.abc import Iterator
@@ -21,10 +22,13 @@ from sightline_client import (
     AsyncChain,
     AsyncSightline,
     ClientClosedError,
+    EndNotConfirmedError,
+    InsufficientCreditError,
     InvalidArgumentError,
     InvalidInputError,
     InvalidStateError,
     MaxChargeError,
+    NotAuthenticatedError,
     NotAuthorizedError,
     NotReachedError,
     OutcomeUnknownError,
@@ -35,7 +39,7 @@ from sightline_client import (
     usdc,
 )
 from sightline_client.commands import application
-from sightline_client.commands.access import KEY_SCOPES, SCOPES
+from sightline_client.commands.access import KEY_SCOPES, SCOPES, in_words_of_commands
 from sightline_client.escrow import sign_payment
 from sightline_client.models import ExtensionTerms
 from sightline_client.money import MicroUsdc
@@ -204,6 +208,80 @@ async def test_an_account_of_eth_account_is_refused_before_a_call_and_the_wallet
     with refused:
         sl.view(1, 2, payer=account)
     assert LocalWallet(account).address == account.address
+
+
+async def test_a_private_key_as_text_is_refused_where_a_wallet_is_passed_and_not_shown() -> None:
+    key: Any = "0x" + "11" * 32
+    sl = AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY)
+    with pytest.raises(InvalidArgumentError, match=r"LocalWallet\.from_key") as made:
+        LocalWallet(key)
+    with pytest.raises(InvalidArgumentError, match=r"A str is no wallet.*LocalWallet\.from_key") as passed:
+        sl.view(1, 2, payer=key)
+    for caught in (made, passed):
+        assert "1111" not in str(caught.value)
+
+
+class _LockedWallet:
+    """A wallet whose device refuses to sign."""
+
+    address = "0x" + "11" * 20
+
+    def sign_typed_data(self, _typed_data: dict[str, Any]) -> str:
+        raise PermissionError("the device is locked")
+
+
+async def test_a_wallet_that_fails_to_sign_leaves_nothing_to_end_and_its_error_is_raised() -> None:
+    asked: list[str] = []
+    quote = {
+        "quoteId": SESSION_ID, "ratePerSecondMicroUsdc": "1188", "estimatedTotalMicroUsdc": "71280", "supplyFactor": 1,
+        "demandFactor": 1, "corridorMultiplier": 1, "baseRatePerSecondMicroUsdc": "1188", "availableOperators": 1,
+        "expiresAt": "2026-11-26T12:00:00Z", "lat": 1, "lng": 2, "durationSeconds": 60,
+    }  # fmt: skip
+    terms = {
+        "sessionId": SESSION_ID, "payer": _LockedWallet.address, "maxAmountMicroUsdc": "71280", "openBy": 1,
+        "ratePerSecondMicroUsdc": "1188", "platformFeeBps": 1000, "authorization": {}, "consent": {},
+    }  # fmt: skip
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.method)
+        data = quote if request.url.path.endswith("/quote") else terms
+        return httpx2.Response(200, json={"data": data}, request=request)
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        sl = AsyncSightline("http://127.0.0.1:9", KEY, http=http, retry=NO_RETRY)
+        with pytest.raises(PermissionError, match="the device is locked"):
+            async with sl.view(1, 2, seconds=60, payer=_LockedWallet()):
+                pass
+    assert asked == ["GET", "GET"]
+
+
+def test_a_session_that_nobody_signed_for_names_the_wallet_of_program_and_command() -> None:
+    body = {"code": "INSUFFICIENT_CREDIT", "message": "", "detail": "session:consent", "hint": "The amount is held"}
+    said = str(InsufficientCreditError(402, body))
+    assert "payer=LocalWallet.from_key(...)" in said
+    assert "SIGHTLINE_WALLET_KEY" in said
+    assert "Deposit" not in said
+    assert "Deposit" in str(InsufficientCreditError(402, body | {"detail": "session:funds"}))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NotReachedError("http://127.0.0.1:9", "refused"), "Check --api or SIGHTLINE_URL, and"),
+        (NotAuthenticatedError(401, {"code": "NOT_AUTHENTICATED"}), "Set SIGHTLINE_API_KEY; `sightline login`"),
+        (NotAuthenticatedError(401, {"detail": "auth:credential"}), "Check SIGHTLINE_API_KEY: this server"),
+        (MaxChargeError(2, 1, 0), "above --max-charge 0.000001 USDC. Raise --max-charge."),
+        (EndNotConfirmedError(SESSION_ID, None), f"confirmed. Run `sightline end {SESSION_ID}`, until"),
+        (
+            InsufficientCreditError(402, {"detail": "session:consent"}),
+            "To sign, set SIGHTLINE_WALLET_KEY to the private",
+        ),
+    ],
+)
+def test_a_command_names_its_options_where_the_client_names_arguments(error: SightlineError, words: str) -> None:
+    said = in_words_of_commands(error)
+    assert words in said
+    assert not re.search(r"\w=|sessions\.", said), said
 
 
 OWNER, OTHER = LocalWallet.from_key("0x" + "11" * 32), LocalWallet.from_key("0x" + "22" * 32)

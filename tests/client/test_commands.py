@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -465,10 +466,11 @@ def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any])
             place = (str(dev["lat"]), str(dev["lng"]))
             session = json.loads(sightline(dev, "request", *place, "--json"))
             seen = [got() for _ in wanted[:3]]
-            longer = json.loads(sightline(dev, "extend", session["id"], "--seconds", "60", "--json"))
-            assert longer["maxDurationSeconds"] == session["maxDurationSeconds"] + 60
+            said = sightline(dev, "extend", session["id"], "--seconds", "60")
+            assert re.fullmatch(r"\S+ has 60 s more, ends at .*, and costs at most \d\S* USDC in all\n", said), said
             while seen[-1]["type"] != "session.extended":
                 seen.append(got())
+            assert seen[-1]["data"]["maxDurationSeconds"] == session["maxDurationSeconds"] + 60
             sightline(dev, "end", session["id"])
             while seen[-1]["type"] != "session.ended":  # a slow machine pauses it first
                 seen.append(got())

@@ -20,6 +20,15 @@ README: Final = (ROOT / "packages" / "sightline-client" / "README.md").read_text
 BLOCK: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.parametrize("guide", sorted(GUIDES.glob("*.md")), ids=lambda guide: guide.stem)
+def test_a_guide_says_how_each_variable_of_its_commands_is_set(guide: Path) -> None:
+    text = guide.read_text()
+    used = {name for _, code in BLOCK.findall(text) for name in re.findall(r"\$\{?([A-Z][A-Z0-9_]+)", code)}
+    of_fleet = {"LAT", "LNG"} if "sightline fleet" in text else set()  # lines of the files that it writes
+    set_elsewhere = {name for name in used if name.startswith("SIGHTLINE_")} | of_fleet
+    assert [name for name in sorted(used - set_elsewhere) if f"{name}=" not in text] == []
+
+
 @pytest.mark.parametrize("name", ["watch.md", "mcp.md", "film.md", "host.md"])
 def test_the_code_of_a_guide_runs_as_printed(dev: dict[str, Any], name: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((GUIDES / name).read_text())

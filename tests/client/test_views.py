@@ -6,7 +6,7 @@ import logging
 import pytest
 import trio
 
-from sightline_client import AsyncSightline, NoOperatorError, NotAuthorizedError, RevokedApiKeyError
+from sightline_client import AsyncSightline, NoOperatorError, NotAuthorizedError, RevokedApiKeyError, SessionOverError
 from tests.http.world import Party, data_of, open_world
 
 
@@ -57,13 +57,38 @@ async def test_a_program_without_a_line_of_code_for_it_is_told_once_that_a_view_
         async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
             nursery.start_soon(film)
             with caplog.at_level(logging.INFO, "sightline_client"), trio.fail_after(30):
-                async with sl.view(5.0, 5.5, operator_wait_s=20) as view:
+                # Shorter than the Retry-After of the server, 5 s: the wait is used in full.
+                async with sl.view(5.0, 5.5, operator_wait_s=4) as view:
                     nursery.cancel_scope.cancel()
         said = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "sightline_client"]
         assert said == [
-            ("WARNING", "No operator is available at 5.0, 5.5 now. Waiting for one, at most 20 s."),
+            ("WARNING", "No operator is available at 5.0, 5.5 now. Waiting for one, at most 4 s."),
             ("INFO", f"Session {view.session.id} has an operator. Waiting until its device films."),
         ]
+
+
+async def test_a_view_without_an_operator_waits_as_long_as_its_error_says() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            began_s = trio.current_time()
+            with pytest.raises(NoOperatorError, match=r"within 1 s"):
+                async with sl.view(5.0, 5.0, operator_wait_s=1):
+                    pass
+            assert trio.current_time() - began_s >= 1
+
+
+async def test_a_frame_asked_for_after_the_block_is_refused_as_such_and_not_as_a_view_that_was_never_live() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(start_assigned, operator)
+                async with sl.view(5.0, 5.0) as view:
+                    nursery.cancel_scope.cancel()
+            with pytest.raises(SessionOverError, match=r"ENDED \(CONSUMER_ENDED\) and has no more frames\. Fetch"):
+                await view.frame()
 
 
 async def test_a_view_is_dispatched_again_when_its_operator_does_not_start() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook as StandardWebhook
 
-from sightline_client import AsyncSightline, NotFoundError, Sightline, WebhookError
+from sightline_client import AsyncSightline, InvalidArgumentError, NotFoundError, Sightline, WebhookError
 from sightline_client.webhooks import signed_headers, verify
 from tests.e2e.server import Server, a_tenant
 
@@ -82,8 +82,14 @@ def test_an_old_message_is_refused(now_s: float) -> None:
 
 
 def test_a_malformed_secret_is_the_programs_error() -> None:
-    with pytest.raises(ValueError, match="whsec_"):
-        verify(PING, signed(), "my secret!", now_s=NOW_S)
+    for secret in ("my secret!", "whsec_ä"):
+        with pytest.raises(InvalidArgumentError, match="WEBHOOK_SECRET") as caught:
+            verify(PING, signed(), secret, now_s=NOW_S)
+        assert secret not in str(caught.value)
+
+
+def test_whitespace_around_a_secret_is_left_out() -> None:
+    assert verify(PING, signed(), f" {SECRET}\n", now_s=NOW_S).type == "webhook.ping"
 
 
 async def test_the_calls_manage_endpoints_and_deliveries(running_server: Server) -> None:

@@ -90,6 +90,14 @@ def test_the_picture_in_the_first_screen_is_a_frame_of_the_demo() -> None:
     assert (width, height) == (1280, 720)
 
 
+def test_no_page_installs_the_client_from_an_index_that_does_not_have_it() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "packages").glob("*/README.md"), *(ROOT / "docs").rglob("*.md")]
+    assert len(pages) > 20
+    index = re.compile(r"pip install (-\S+ )*'?sightline-client")
+    wrong = [page.name for page in pages if page.parent.name != "adr" and index.search(page.read_text())]
+    assert wrong == []
+
+
 def test_the_table_of_commands_has_every_command_and_says_who_has_it() -> None:
     table = README.partition("| command |")[2].partition("\n\n")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
@@ -105,9 +113,9 @@ def test_the_table_of_commands_has_every_command_and_says_who_has_it() -> None:
 @pytest.mark.parametrize(
     ("key", "api", "said"),
     [
-        ("svc_test_000000_" + "A" * 43, None, "Check SIGHTLINE_API_KEY"),
+        ("svc_test_000000_" + "A" * 43, None, "cookie is not valid. Check SIGHTLINE_API_KEY"),
         ("svc_test_000000_" + "A" * 43, "http://127.0.0.1:9", "Cannot reach http://127.0.0.1:9"),
-        ("x", None, "Check key= or SIGHTLINE_API_KEY"),
+        ("x", None, "characters. Check SIGHTLINE_API_KEY"),
     ],
 )
 async def test_a_device_that_cannot_work_says_why_in_one_line(

@@ -150,7 +150,8 @@ def _read_report(data_dir: Path) -> dict[str, Any]:
         report: dict[str, Any] = json.loads((data_dir / "endpoint.json").read_text(encoding="ascii"))
     except OSError as error:
         raise ChainUnavailableError(
-            f"No embedded chain has been started in {data_dir}. Name the data directory of a running server."
+            f"No embedded chain has been started in {data_dir}. Name the data directory of a running server with "
+            "--data-dir; `sightline dev` prints that of its own."
         ) from error
     return report
 

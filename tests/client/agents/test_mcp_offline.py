@@ -127,6 +127,20 @@ def test_sightline_mcp_refuses_at_its_start_what_no_call_could_use(env: dict[str
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_sightline_mcp_says_how_it_is_set_up_and_its_version() -> None:
+    line = [sys.executable, "-m", "sightline_client.mcp_server"]
+    answered = [
+        subprocess.run([*line, word], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        for word in ("--help", "--version", "--verbose")
+    ]
+    helped, version, wrong = answered
+    assert [each.returncode for each in answered] == [0, 0, 1]
+    for name in ("SIGHTLINE_URL", "SIGHTLINE_API_KEY", "SIGHTLINE_MCP_CONFIRM", "SIGHTLINE_MCP_LOG_LEVEL"):
+        assert name in helped.stdout
+    assert version.stdout.startswith("sightline-mcp 0.")
+    assert "takes no '--verbose'" in wrong.stderr
+
+
 async def test_the_guide_names_every_tool_and_no_other() -> None:
     guide = (Path(__file__).parents[3] / "docs" / "guides" / "mcp.md").read_text()
     table = guide.partition("## The tools\n")[2].partition("\n## ")[0]

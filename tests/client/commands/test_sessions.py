@@ -52,6 +52,7 @@ async def test_state_and_view_choose_which_sessions_are_listed_and_none_is_one_s
             "--view operator": (operator, [filmed]),
             "--view open": (operator, [waiting]),
             "--view operator --state LIVE": (operator, []),
+            "--view OPERATOR --state assigned": (operator, [filmed]),
         }
         for words, (party, ids) in chosen.items():
             said = await sightline(world, party, "sessions", "--json", *words.split())

@@ -3,6 +3,7 @@ openapi-typescript: its types are generated, and the tests of the console use it
 
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,10 @@ def test_a_generated_client_makes_a_view_and_reads_errors(dev: dict[str, Any], t
     generate = [str(ENVIRONMENT / "openapi-python-client"), "generate", "--url", f"{dev['url']}/openapi.json"]
     printed = run([*generate, "--config", str(SETTINGS), "--output-path", str(tmp_path / "generated")], tmp_path)
     assert "WARNING" not in printed.upper()
+    project = tomllib.loads((tmp_path / "generated" / "pyproject.toml").read_text())
+    assert project["tool"]["poetry"]["name"] == "sightline-api", (
+        "installed beside sightline-client, it must not replace it"
+    )
     said = run(
         [str(ENVIRONMENT / "python"), str(PROGRAM)],
         tmp_path,

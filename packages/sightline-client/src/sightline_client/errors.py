@@ -24,7 +24,7 @@ SightlineError
 │   └── InvalidIdError              an id has characters that no id has
 ├── MaxChargeError                  the price exceeds max_charge; nothing was requested
 ├── NoOperatorError                 no operator was available in time; the session was cancelled
-├── SessionOverError                the session ended before it became LIVE
+├── SessionOverError                the session is over: it never became LIVE, or has no more frames
 ├── EndNotConfirmedError            leaving a view could not confirm that its session ended
 ├── ViewNotEnteredError             the view has no session yet. It is a RuntimeError too
 ├── ReceiptError                    a receipt is not available yet, or a value of it is wrong
@@ -131,6 +131,15 @@ class InsufficientCreditError(ApiError):
         "Deposit USDC, approve the settlement contract, raise the limit of the key or of the wallet, "
         "or request fewer seconds."
     )
+
+    def _step(self) -> str:
+        if self.detail == "session:consent":
+            return (
+                "To sign, pass the wallet of the key's workspace as payer=LocalWallet.from_key(...) to view(); for a "
+                "command, set SIGHTLINE_WALLET_KEY to its private key. What has no wallet, such as an MCP host, needs "
+                "the mandate."
+            )
+        return super()._step()
 
 
 class NotAuthorizedError(ApiError):
@@ -265,17 +274,22 @@ class NoOperatorError(SightlineError):
 
 
 class SessionOverError(SightlineError):
-    """The session ended before it became LIVE.
+    """The session ended before it became LIVE, or a frame was asked for after its end.
 
     Attributes:
         state: Final state of the session.
         end_reason: Why it ended.
     """
 
-    def __init__(self, session_id: str, state: str, end_reason: str | None) -> None:
+    def __init__(self, session_id: str, state: str, end_reason: str | None, *, was_live: bool = False) -> None:
         self.state = state
         self.end_reason = end_reason
-        super().__init__(f"Session {session_id} is {state} ({end_reason}) and never became LIVE. Request it again.")
+        step = (
+            "and has no more frames. Fetch frames inside the block of the view, or request another view."
+            if was_live
+            else "and never became LIVE. Request it again."
+        )
+        super().__init__(f"Session {session_id} is {state} ({end_reason}) {step}")
 
 
 class EndNotConfirmedError(SightlineError):

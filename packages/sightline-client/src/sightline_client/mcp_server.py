@@ -8,6 +8,7 @@ the charge never exceeds. Clients that can ask their user do so before a request
 import json
 import logging
 import os
+import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -20,7 +21,7 @@ import anyio
 from pydantic import Field, ValidationError
 from typing_extensions import override
 
-from sightline_client._async.client import AsyncSightline
+from sightline_client._async.client import DEFAULT_URL, AsyncSightline
 from sightline_client.errors import (
     ApiError,
     ConflictError,
@@ -609,8 +610,43 @@ def build_server(
     return server
 
 
+USAGE: Final = """Usage: sightline-mcp
+
+Serves the tools of Sightline to an MCP host on stdin and stdout. The host starts it, with these variables:
+
+  SIGHTLINE_URL            address of the server; default: {url}
+  SIGHTLINE_API_KEY        API key of a workspace that buys views
+  SIGHTLINE_MCP_CONFIRM    auto, always or never: whether a person confirms what a view may cost; default: auto
+  SIGHTLINE_MCP_LOG_LEVEL  {levels}; default: WARNING
+
+Options:
+  --version  print the version
+  --help     print this text
+"""
+
+
+def _answered(arguments: list[str]) -> bool:
+    """Answer --help and --version on stdout. Returns whether one was given.
+
+    Raises:
+        SystemExit: Another argument is given.
+    """
+    match arguments:
+        case []:
+            return False
+        case ["--version"]:
+            sys.stdout.write(f"sightline-mcp {version('sightline-client')}\n")
+        case ["--help" | "-h"]:
+            sys.stdout.write(USAGE.format(url=DEFAULT_URL, levels=", ".join(LOG_LEVELS)))
+        case _:
+            raise SystemExit(f"sightline-mcp takes no {arguments[0]!r}. `sightline-mcp --help` shows its settings.")
+    return True
+
+
 def main() -> None:
     """Serve the tools on stdio, with the settings of the environment (SIGHTLINE_URL, SIGHTLINE_MCP_LOG_LEVEL, ...)."""
+    if _answered(sys.argv[1:]):
+        return
     level = os.environ.get("SIGHTLINE_MCP_LOG_LEVEL", "WARNING").upper()
     if level not in LOG_LEVELS:
         raise SystemExit(f"SIGHTLINE_MCP_LOG_LEVEL is {level!r}. Set it to one of {', '.join(LOG_LEVELS)}.")

@@ -11,14 +11,21 @@ class _Addressed(Protocol):
 
 
 def require_wallet(signer: object) -> None:
-    """Refuse an account of eth_account itself: its methods have the names of ours and other arguments and results.
+    """Refuse what is no wallet, such as a private key as text.
+
+    An account of eth_account itself is refused too: its methods have the names of ours and other arguments and results.
 
     Raises:
-        InvalidArgumentError: It is one. `LocalWallet` makes a wallet of it.
+        InvalidArgumentError: It is none. `LocalWallet` makes a wallet of an account or a key.
     """
     if type(signer).__module__.partition(".")[0] == "eth_account":
         raise InvalidArgumentError(
             f"A {type(signer).__name__} of eth_account is no wallet. Pass sightline_client.wallet.LocalWallet(account)."
+        )
+    if not isinstance(getattr(signer, "address", None), str):
+        raise InvalidArgumentError(
+            f"A {type(signer).__name__} is no wallet. Pass sightline_client.wallet.LocalWallet.from_key(...) with the "
+            "private key."
         )
 
 

@@ -20,6 +20,11 @@ class LocalWallet:
     """One key pair. Signs texts for sign-in and transactions; repr() shows the address only."""
 
     def __init__(self, account: LocalAccount) -> None:
+        if not isinstance(account, LocalAccount):
+            raise InvalidArgumentError(
+                f"LocalWallet takes an account of eth_account, and not {type(account).__name__}. Pass a private key as "
+                "LocalWallet.from_key(...), or make a new wallet with LocalWallet.create()."
+            )
         self._account = account
 
     @classmethod

@@ -4,7 +4,6 @@ Source: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/st
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -15,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
 
-from sightline_client.errors import WebhookError
+from sightline_client.errors import InvalidArgumentError, WebhookError
 from sightline_client.models import Session, Settlement, WalletEvent, Workspace
 from sightline_client.runtime import unix_s
 
@@ -64,13 +63,13 @@ def verify(
     Args:
         body: The body exactly as it was received: JSON that was parsed and written again has another signature.
         headers: The headers of the request; names in any case.
-        secret: The endpoint's secret, `whsec_...`.
+        secret: The endpoint's secret, `whsec_...`. Whitespace around it, as of a file, is left out.
         tolerance_s: How many seconds the message's time may differ from the clock of this machine.
         now_s: Unix time in seconds; default: the clock.
 
     Raises:
         WebhookError: The message is not from Sightline, was changed, or is too old. Answer 401.
-        ValueError: The secret is malformed.
+        InvalidArgumentError: The secret is malformed.
     """
     raw = body.encode() if isinstance(body, str) else body
     found = {name.lower(): value for name, value in headers.items()}
@@ -91,9 +90,12 @@ def verify(
 
 def _signature(message_id: str, timestamp: str, body: bytes, secret: str) -> str:
     try:
-        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
-    except binascii.Error:
-        raise ValueError("The secret of a webhook is whsec_ and base64 text.") from None
+        key = base64.b64decode(secret.strip().removeprefix(SECRET_PREFIX), validate=True)
+    except ValueError:
+        raise InvalidArgumentError(
+            "The secret of the webhook is not one: it is whsec_ and base64 text. Check WEBHOOK_SECRET, or "
+            "what is passed."
+        ) from None
     mac = hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256)
     return "v1," + base64.b64encode(mac).decode()
 
@@ -102,7 +104,7 @@ def signed_headers(message_id: str, body: bytes, secret: str, *, now_s: float | 
     """Return the headers of a signed message, as the server sends them. For tests of a receiver.
 
     Raises:
-        ValueError: The secret is malformed.
+        InvalidArgumentError: The secret is malformed.
     """
     timestamp = str(int(unix_s() if now_s is None else now_s))
     return {

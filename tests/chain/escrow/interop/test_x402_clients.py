@@ -19,6 +19,7 @@ from tests.chain.escrow.test_x402 import FUNDS, Market, open_market
 from tests.chain.escrow.x402_buyer import VIEW
 from tests.chain.interop.anvil import CHAIN_ID, open_anvil
 from tests.chain.interop.conftest import a_world_on
+from tests.client.api import Api
 from tests.e2e.server import Server, go_online, until
 
 pytestmark = pytest.mark.interop
@@ -28,7 +29,7 @@ INSTALLED: Final = ROOT / ".interop" / "x402"
 PYTHON: Final = INSTALLED / "venv" / "bin" / "python"
 EXAMPLE: Final = ROOT / "examples" / "x402_view.py"
 GUIDE: Final = ROOT / "docs" / "guides" / "x402.md"
-LINES_MAX: Final = 24
+LINES_MAX: Final = 28
 LIMIT: Final = "200000"
 """Micro-USDC that one call may cost, in the example and in the guide."""
 TOO_LOW: Final = "1000"
@@ -84,18 +85,20 @@ async def market(request: pytest.FixtureRequest, server: Server, data_directory:
 
 
 async def attempt(
-    market: Market, wallet: LocalWallet, *command: str, limit: str = ""
+    market: Market, wallet: LocalWallet, *command: str, limit: str = "", key_end: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
     env = os.environ | {
-        "EVM_KEY": wallet.private_key, "USDC": market.config["usdcAddress"], "X402_MODULES": str(INSTALLED),
+        "EVM_KEY": wallet.private_key + key_end, "USDC": market.config["usdcAddress"], "X402_MODULES": str(INSTALLED),
         "X402_LIMIT": limit,
     }  # fmt: skip
     with trio.fail_after(120):
         return await trio.run_process(command, env=env, capture_stdout=True, capture_stderr=True, check=False)
 
 
-async def run(market: Market, wallet: LocalWallet, *command: str) -> subprocess.CompletedProcess[bytes]:
-    done = await attempt(market, wallet, *command)
+async def run(
+    market: Market, wallet: LocalWallet, *command: str, key_end: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    done = await attempt(market, wallet, *command, key_end=key_end)
     assert done.returncode == 0, done.stderr.decode()
     return done
 
@@ -128,12 +131,13 @@ async def test_the_example_buys_a_view_with_the_python_client_and_saves_its_firs
     assert len([line for line in code.splitlines() if line.strip()]) <= LINES_MAX
     async with trio.open_nursery() as nursery:
         wallet = market.buyer.wallet
-        pictures: list[bytes] = []
+        bought: list[subprocess.CompletedProcess[bytes]] = []
         looked = trio.Event()
 
         async def look() -> None:
             place = (str(VIEW["lat"]), str(VIEW["lng"]))
-            pictures.append((await run(market, wallet, str(PYTHON), str(EXAMPLE), market.server.url, *place)).stdout)
+            command = (str(PYTHON), str(EXAMPLE), market.server.url, *place)
+            bought.append(await run(market, wallet, *command, key_end="\n"))  # as of a key that was read from a file
             looked.set()
 
         nursery.start_soon(look)
@@ -148,7 +152,21 @@ async def test_the_example_buys_a_view_with_the_python_client_and_saves_its_firs
         charged = int(ended["chargedMicroUsdc"])
         assert 0 < charged < held
         await until(lambda: market.balance(wallet.address), lambda now: now == FUNDS - charged, "the rest has returned")
-    assert pictures[0][:3] == b"\xff\xd8\xff"
+    assert bought[0].stdout[:3] == b"\xff\xd8\xff"
+    setting, *command = bought[0].stderr.decode().splitlines()[-1].split()
+    assert command == ["sightline", "receipt", session_id]
+    async with Api(market.server.url, key=setting.removeprefix("SIGHTLINE_API_KEY=")) as reader:
+        assert (await reader.get(f"/sessions/{session_id}"))["chargedMicroUsdc"] == str(charged)
+
+
+@pytest.mark.parametrize(("arguments", "missing"), [((), ""), (("http://127.0.0.1:9", "1", "2"), "EVM_KEY")])
+async def test_the_example_without_what_it_needs_says_how_it_is_run(arguments: tuple[str, ...], missing: str) -> None:
+    env = {name: value for name, value in (os.environ | {"EVM_KEY": "0x1", "USDC": "0x2"}).items() if name != missing}
+    command = [str(PYTHON), str(EXAMPLE), *arguments]
+    done = await trio.run_process(command, env=env, capture_stderr=True, check=False)
+    assert done.returncode == 1
+    assert "export EVM_KEY=0x..." in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
 
 
 async def test_a_price_above_the_documented_limit_is_refused_before_anything_is_signed(

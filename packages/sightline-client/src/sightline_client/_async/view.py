@@ -66,7 +66,8 @@ class AsyncView:
         idempotency_key: str | None,
     ) -> None:
         require_whole_micro_usdc("max_charge", max_charge)
-        require_wallet(payer)
+        if payer is not None:
+            require_wallet(payer)
         self._transport = transport
         self._sessions = AsyncSessions(transport)
         self._place = (lat, lng)
@@ -82,6 +83,7 @@ class AsyncView:
         self._payer = payer
         self._payment = payment
         self._session: Session | None = None
+        self._is_requested = False
         self._interrupts = ViewInterrupts()
 
     @property
@@ -122,7 +124,8 @@ class AsyncView:
     @uninterrupted
     async def _give_up(self, error: BaseException) -> None:
         """End what was requested before `error`. Errors in which the request had no effect leave nothing to end."""
-        if self._session is not None or not isinstance(error, SightlineError) or _may_have_created(error):
+        may_exist = self._is_requested and (not isinstance(error, SightlineError) or _may_have_created(error))
+        if self._session is not None or may_exist:
             await self._leave(error)
         else:
             self._interrupts.close(delivers=True)
@@ -149,6 +152,8 @@ class AsyncView:
 
     async def _create(self) -> Session:
         assert self._quote is not None
+        payment = await self._sign(self._quote)
+        self._is_requested = True
         return await self._sessions.create(
             *self._place,
             seconds=self._seconds,
@@ -158,7 +163,7 @@ class AsyncView:
             consumer_lease_seconds=self._lease_s,
             require_coverage=self._requires_coverage,
             max_hold_micro_usdc=self._max_charge,
-            payment=await self._sign(self._quote),
+            payment=payment,
             idempotency_key=self._key,
         )
 
@@ -177,11 +182,13 @@ class AsyncView:
             except InvalidStateError:  # an operator accepted it, or it is over
                 return
             except UnavailableError as error:
-                delay_s = float(error.retry_after_s or 1)
                 if error.detail != NO_OPERATOR:
                     raise
-                if monotonic_s() + delay_s > deadline_s:
+                remaining_s = deadline_s - monotonic_s()
+                if remaining_s <= 0:
                     raise NoOperatorError(*self._place, self._operator_wait_s) from error
+                # The last attempt is at the deadline, although the server names a longer delay.
+                delay_s = min(float(error.retry_after_s or 1), remaining_s)
             if not is_said:
                 # A warning, because a program that sets up no logging prints only those.
                 LOG.warning(
@@ -207,10 +214,15 @@ class AsyncView:
         return self._session
 
     async def frame(self, *, width: int | None = None, quality: int | None = None, signed: bool | None = None) -> Frame:
-        """Fetch the newest frame; waits until the first one is decoded."""
+        """Fetch the newest frame; waits until the first one is decoded.
+
+        Raises:
+            SessionOverError: The view is over: its block was left, or the session ended by itself.
+        """
         async for frame in self.frames(width=width, quality=quality, signed=signed):
             return frame
-        raise SessionOverError(self.session.id, self.session.state, self.session.end_reason)
+        session = self.session
+        raise SessionOverError(session.id, session.state, session.end_reason, was_live=session.started_at is not None)
 
     def frames(
         self,

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,16 @@ _NO_VALUE: Final = frozenset(
 )
 """Details of INVALID_INPUT that are about the server, the wallet or the sign-in. Others are about a value that was
 given."""
+_WORDS: Final = (
+    (r"\burl= or SIGHTLINE_URL\b", "--api or SIGHTLINE_URL"),
+    (r"\bPass key= or set SIGHTLINE_API_KEY\b", "Set SIGHTLINE_API_KEY"),
+    (r"\bkey= or SIGHTLINE_API_KEY\b", "SIGHTLINE_API_KEY"),
+    (r"\bmax_charge\b", "--max-charge"),
+    (r"\bCall sessions\.end\('[^']*'\), or run\b", "Run"),
+    (r"\bpass the wallet of the key's workspace as payer=.* set (SIGHTLINE_WALLET_KEY) to its private key\b",
+     r"set \1 to the private key of the workspace's wallet"),
+)  # fmt: skip
+"""What errors of the client say for a Python program, and what that is for a command."""
 KEY_SCOPES: Final = (
     "sessions:read",
     "sessions:create",
@@ -55,9 +66,17 @@ def one_line_errors(*, as_json: bool = False) -> Iterator[None]:
         with _warnings_in_json() if as_json else nullcontext():
             yield
     except (SightlineError, ValueError, OSError) as error:
-        text = " ".join((_file_error(error) if isinstance(error, OSError) else str(error)).split())
+        text = " ".join((_file_error(error) if isinstance(error, OSError) else in_words_of_commands(error)).split())
         typer.echo(json.dumps(_body(error, text)) if as_json else text, err=True)
         raise typer.Exit(2 if _is_about_a_value(error) else 1) from None
+
+
+def in_words_of_commands(error: Exception) -> str:
+    """Return the text of an error with options and variables in place of arguments of the Python client."""
+    text = str(error)
+    for pattern, words in _WORDS:
+        text = re.sub(pattern, words, text)
+    return text
 
 
 def _is_about_a_value(error: Exception) -> bool:

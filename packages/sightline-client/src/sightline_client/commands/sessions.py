@@ -48,12 +48,15 @@ class SessionView(StrEnum):
 
 @app.command(rich_help_panel=PANEL)
 def sessions(
-    state: Annotated[list[ListedState] | None, typer.Option(help="Only this state; may be repeated.")] = None,
+    state: Annotated[
+        list[ListedState] | None, typer.Option(case_sensitive=False, help="Only this state; may be repeated.")
+    ] = None,
     view: Annotated[
         SessionView | None,
         typer.Option(
+            case_sensitive=False,
             help="consumer: those that the workspace requested; operator: those that it films; open: those that it may "
-            "accept. Default: requested and filmed ones."
+            "accept. Default: requested and filmed ones.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 20,
@@ -176,7 +179,7 @@ def extend(
             payment = sign_payment(sl.sessions.extension_terms(session_id, seconds=more), wallet)
         session = sl.sessions.extend(session_id, more, max_hold_micro_usdc=max_charge, payment=payment)
     ends = "" if session.expires_at is None else f" ends at {time_text(session.expires_at)}, and"
-    text = f"{session.id}{ends} costs at most {session.hold_micro_usdc.usdc} USDC"
+    text = f"{session.id} has {more} s more,{ends} costs at most {session.hold_micro_usdc.usdc} USDC in all"
     print_value(session, as_json, text)
 
 

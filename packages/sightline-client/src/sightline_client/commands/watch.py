@@ -97,7 +97,9 @@ def _sign_in(sl: "Sightline", slug: str | None) -> str:
 
 @app.command(rich_help_panel=PANEL)
 def signup(
-    role: Annotated[Role, typer.Option(help="What the workspace does: buy views, or film.")] = Role.CONSUMER,
+    role: Annotated[
+        Role, typer.Option(case_sensitive=False, help="What the workspace does: buy views, or film.")
+    ] = Role.CONSUMER,
     slug: Annotated[str | None, typer.Option(help="Slug of the workspace; default: made from the address.")] = None,
     fund: Annotated[
         int | None, usdc_option("Also send this much test USDC from the faucet of --data-dir and approve it.")

@@ -166,7 +166,9 @@ async def _problem(client: AsyncSightline) -> str | None:
     try:
         me = await client.me()
     except ApiError as error:
-        return f"{client.url} refuses the API key: {error.message}. Check SIGHTLINE_API_KEY."
+        return (
+            f"{client.url} refuses the API key: {(error.hint or error.message).rstrip('.')}. Check SIGHTLINE_API_KEY."
+        )
     except NotReachedError as error:
         return f"Cannot reach {client.url}: {error.__cause__}. Check --api."
     except InvalidResponseError:
