@@ -36,7 +36,7 @@ def statement_shows(tab: Tab, selector: str) -> str:
 def downloaded(tab: Tab, form: str) -> bytes:
     with tab.page.expect_download() as started:
         tab.page.get_by_role("link", name=form, exact=True).first.click()
-    assert started.value.suggested_filename.endswith(f".{form.lower()}")
+    assert re.fullmatch(rf"sightline-statement-\d{{4}}-\d\d\.{form.lower()}", started.value.suggested_filename)
     return started.value.path().read_bytes()
 
 
