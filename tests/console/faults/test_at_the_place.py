@@ -40,7 +40,9 @@ def test_a_camera_that_comes_online_shows_the_request_that_waits_there(browser: 
         review.done(consumer, operator)
 
 
-def test_film_with_this_device_makes_one_key_and_is_offered_at_the_job(browser: Browser, server: ConsoleServer):
+def test_film_with_this_device_makes_one_key_and_is_offered_at_the_job_until_its_end(
+    browser: Browser, server: ConsoleServer
+):
     with a_tab(browser, server.url, PHONE, place=NARVA) as phone:
         sign_up(phone, "Pier Cams", "SUPPLIER")
         for _ in range(2):
@@ -60,4 +62,12 @@ def test_film_with_this_device_makes_one_key_and_is_offered_at_the_job(browser: 
             phone.shows("li", "The castle")
             phone.click("#film-job")
             phone.click("#start")
+            phone.shows(".badge.live")
+            phone.page.go_back()
+            phone.shows("li", "The castle")
+            phone.click("#film-job")
             stop_filming(phone)
+            phone.shows("#next-job")
+            phone.page.go_back()
+            phone.shows("#earned")
+            expect(phone.page.locator("#film-job"), "a view that ended is no job").to_have_count(0)
