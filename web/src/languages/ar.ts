@@ -450,6 +450,7 @@ export const arabic: Catalogue = {
   noWalletText: "تظهر المحفظة بعد الكتلة الأولى.",
   available: "المتاح",
   balance: "الرصيد",
+  receivedHint: "يُدفع ثمن ما تصوّره إلى هذه المحفظة.",
   allowance: "المسموح",
   held: "محجوز لجلسات مفتوحة",
   walletBlock: "حتى الكتلة {block}",

@@ -450,6 +450,7 @@ export const german: Catalogue = {
   noWalletText: "Die Wallet erscheint nach dem ersten Block.",
   available: "Verfügbar",
   balance: "Guthaben",
+  receivedHint: "Was Sie filmen, wird auf diese Wallet gezahlt.",
   allowance: "Erlaubt",
   held: "Reserviert für offene Sitzungen",
   walletBlock: "Stand: Block {block}",

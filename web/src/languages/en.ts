@@ -448,6 +448,7 @@ export const english = {
   noWalletText: "The wallet appears after the first block.",
   available: "Available",
   balance: "Balance",
+  receivedHint: "What you film is paid to this wallet.",
   allowance: "Allowance",
   held: "Held for open sessions",
   walletBlock: "As of block {block}",
