@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,26 @@ def mappings(kind: Any) -> st.SearchStrategy[Any]:
 
 
 st.register_type_strategy(Mapping, mappings)
+
+
+def structs(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    """Values of a struct whose field has a default factory. In its signature that is a marker of msgspec's own."""
+    fields = {each.name: each for each in msgspec.structs.fields(kind)}
+    drawn = {name: st.from_type(each.type) for name, each in fields.items() if each.required}
+    for name, each in fields.items():
+        if not each.required:
+            default = (
+                st.just(each.default) if each.default is not msgspec.NODEFAULT else st.builds(each.default_factory)
+            )
+            drawn[name] = default | st.from_type(each.type)
+    return st.builds(kind, **drawn)
+
+
+for _kind in codec.CLASSES.values():
+    if issubclass(_kind, msgspec.Struct) and any(
+        each.default_factory is not msgspec.NODEFAULT for each in msgspec.structs.fields(_kind)
+    ):
+        st.register_type_strategy(_kind, structs(_kind))
 
 
 def sent(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """What `sightline dev` prints when its server cannot start, and the commands that it and `sightline demo` offer."""
 
+import gzip
 import json
 import os
 import socket
@@ -9,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sightline.cli.local import own_command
+from sightline.cli import DEV_LAT, DEV_LNG
+from sightline.cli.local import PLACE, own_command
+from sightline.domain.geofence import distance_m
+from sightline.http.schemas.sessions import CreateSessionBody
 
 SCRIPT = Path(sys.executable).with_name("sightline")
+CONSOLE = Path(__file__).parents[2] / "sightline" / "web"
 
 
 @pytest.mark.parametrize("option", [(), ("--json",)])
@@ -38,3 +43,12 @@ def test_a_command_is_offered_by_name_only_if_the_shell_finds_this_installation(
     assert own_command() == str(SCRIPT), "that is another one"
     monkeypatch.setenv("PATH", str(SCRIPT.parent))
     assert own_command() == "sightline"
+
+
+def test_dev_films_where_a_view_of_the_documents_or_of_berlin_in_the_console_is_inside() -> None:
+    (file,) = CONSOLE.glob("places.gen-*.txt.gz")
+    _, _, places = gzip.decompress(file.read_bytes()).decode().partition("\n\n")
+    _, _, lat, lng, *_ = next(line for line in places.splitlines() if line.startswith("Berlin\t")).split("\t")
+    within_m = CreateSessionBody.model_fields["radius_meters"].default
+    for place in (PLACE, (int(lat) / 1_000, int(lng) / 1_000)):
+        assert distance_m(DEV_LAT, DEV_LNG, *place) < within_m, place

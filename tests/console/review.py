@@ -19,6 +19,8 @@ IMAGES = ROOT / "docs" / "images"
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 NARROW = ViewportSize(width=320, height=640)
 WIDE = ViewportSize(width=1920, height=1080)
+ZOOMED = ViewportSize(width=320, height=256)
+"""1280 by 1024 at 400 %."""
 RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 CONTRAST = {"type": "rule", "values": ["color-contrast"]}
 """The rules that depend on the theme."""
@@ -72,7 +74,7 @@ class Review:
     def look(
         self, tab: Tab, name: str, sizes: tuple[ViewportSize, ...] = (DESK, PHONE), *, is_loading: bool = False
     ) -> None:
-        """Check the open screen in both themes, at each size, at 320 px, in German and in Arabic.
+        """Check the open screen in both themes, at each size, at 320 px, at 400 %, in German and in Arabic.
 
         A screen that is loading has no content yet, so that axe is not asked about it.
         """
@@ -89,8 +91,10 @@ class Review:
         page.evaluate("document.documentElement.dataset.theme = 'system'")
         self._fits(tab, name, NARROW)
         self._fits(tab, name, WIDE)
+        self._fits(tab, name, ZOOMED)
         if page.evaluate(SPEAK, "de"):
             self._fits(tab, f"{name} in German", NARROW)
+            self._fits(tab, f"{name} in German", ZOOMED)
             _store(page, f"{name}-390-german", PHONE)
             self._look_from_right(tab, name, sizes, is_loading=is_loading)
             page.evaluate(SPEAK, "en")
@@ -105,6 +109,7 @@ class Review:
             self._fits(tab, f"{name} in Arabic", size)
             _store(page, f"{name}-{size['width']}-arabic", size)
         self._fits(tab, f"{name} in Arabic", NARROW)
+        self._fits(tab, f"{name} in Arabic", ZOOMED)
         if not is_loading:
             self.wrong += [f"{name} in Arabic {each}" for each in violations(page, RULES)]
 
@@ -112,7 +117,7 @@ class Review:
         tab.page.set_viewport_size(size)
         excess = tab.page.evaluate(EXCESS)
         if excess > 0:
-            self.wrong.append(f"{name}: {excess} px wider than a window of {size['width']} px")
+            self.wrong.append(f"{name}: {excess} px wider than a window of {size['width']} by {size['height']} px")
 
     def publish(self, tab: Tab, name: str) -> None:
         """Store the window as a picture of the README, if the run was asked to."""

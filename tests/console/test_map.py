@@ -17,6 +17,7 @@ def test_a_place_is_found_by_name_click_and_keyboard_and_its_coverage_is_shown(b
         sign_up(consumer, "Harbour Watch", "CONSUMER")
         consumer.go("buy")
         consumer.shows("[data-map=ready] .map-name", re.compile(r"\w+"))
+        consumer.shows(".legend", "Zoom in to see where operators are online")
         place = consumer.page.locator("#place")
 
         place.fill("oslo")

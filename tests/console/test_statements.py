@@ -36,7 +36,7 @@ def statement_shows(tab: Tab, selector: str) -> str:
 def downloaded(tab: Tab, form: str) -> bytes:
     with tab.page.expect_download() as started:
         tab.page.get_by_role("link", name=form, exact=True).first.click()
-    assert started.value.suggested_filename.endswith(f".{form.lower()}")
+    assert re.fullmatch(rf"sightline-statement-\d{{4}}-\d\d\.{form.lower()}", started.value.suggested_filename)
     return started.value.path().read_bytes()
 
 
@@ -103,5 +103,8 @@ def test_a_month_shows_what_was_charged_and_earned_and_gives_files(browser: Brow
         assert float(earned.split()[0]) < float(charged.split()[0]), "the fee is not earned"
         operator.shows("main", "Paid to the wallet")
         expect(operator.page.locator("#statement-charged")).to_have_count(0)
+        expect(operator.page.locator("h2").first).to_have_text("Balance")
+        operator.shows("#balance", earned.replace(" ", "\u00a0"))
+        expect(operator.page.locator("#allowance")).to_have_count(0)
         review.look(operator, "statement-operator")
         review.done(consumer, operator)

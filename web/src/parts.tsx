@@ -47,10 +47,10 @@ export function useFocusAfter<T extends HTMLElement>(when: readonly unknown[], i
   return node;
 }
 
-/** `when`: the focus goes to the title if a change of these took it away. */
 /** Names the screen in the browser's tab and history; null changes nothing. */
 export const useTitle = (title: string | null): void => useEffect(() => void (title !== null && (document.title = `${title} · Sightline`)), [title]);
 
+/** `when`: the focus goes to the title if a change of these took it away. */
 export function Page({ title, lead, aside, when = [], children }: Children & { title: string; lead?: string; aside?: ComponentChildren; when?: readonly unknown[] }) {
   const heading = useFocusAfter<HTMLHeadingElement>(when, hasMoved);
   useTitle(title);
@@ -173,6 +173,10 @@ interface ConfirmProps extends Children {
 export function Confirm({ id, run, question, action, children }: ConfirmProps) {
   const isAsking = useSignal(false);
   const node = useFocusAfter<HTMLDivElement>([isAsking.value]);
+  // Whoever takes the question back goes on at the button that asked, as after the Escape of a dialog.
+  useEffect(() => {
+    if (!isAsking.value && document.activeElement === node.current) node.current?.querySelector("button")?.focus();
+  }, [isAsking.value]);
   return (
     <div ref={node} class="confirm" role="group" aria-label={isAsking.value ? question : action} tabIndex={-1} onKeyDown={(event) => event.key === "Escape" && (isAsking.value = false)}>
       {isAsking.value ? (

@@ -181,15 +181,37 @@ function forgetRequest(id: string): void {
   if (told.value.get(id)?.state === "REQUESTED") told.value = new Map([...told.value].filter(([each]) => each !== id));
 }
 
+/** A suspension makes the workspace OFFLINE: ask which it is before either is shown. */
+async function learn(sent: Model["Workspace"]): Promise<void> {
+  const isNews = sent.availabilityState === "OFFLINE" && workspace.value?.availabilityState !== "OFFLINE";
+  const found = isNews ? await need(api.GET("/api/v1/workspaces/{id}", { params: { path: { id: sent.id } } })).catch(report) : sent;
+  if (found && workspace.value?.id === sent.id) workspace.value = found;
+}
+
+/** Read the workspace's own open sessions again: a stream that begins does not tell which of them ended without it. */
+function readMissed(workspaceId: string): void {
+  for (const known of told.peek().values()) {
+    const isOwn = known.consumerWorkspaceId === workspaceId || known.operatorWorkspaceId === workspaceId;
+    if (!isOwn || !["REQUESTED", "ASSIGNED", "LIVE"].includes(known.state)) continue;
+    need(api.GET("/api/v1/sessions/{id}", { params: { path: { id: known.id } } })).then(
+      (found) => told.value.get(known.id) === known && tell(found), // an event of the stream is newer
+      () => undefined, // read again when the stream is next opened
+    );
+  }
+}
+
 // One stream of the workspace for all screens but Watch, which follows its session, and Camera, which has its own key.
 const followed = computed(() => (["watch", "camera"].includes(place.value.screen) ? null : (workspace.value?.id ?? null)));
 effect(() => {
   const id = followed.value;
   if (id === null) return;
   return followShared(`/api/v1/workspaces/${id}/events`, {
-    onState: (state) => (isConnected.value = state),
+    onState: (state) => {
+      isConnected.value = state;
+      if (state) readMissed(id);
+    },
     onEvent: (name, data) => {
-      if (name === "workspace") workspace.value = data as Model["Workspace"];
+      if (name === "workspace") void learn(data as Model["Workspace"]);
       if (name === "assignment" || name === "session" || name === "request") tell(data as Session);
       // A request that this workspace accepted is closed as a request, and stays as its session.
       if (name === "requestClosed") forgetRequest((data as { sessionId: string }).sessionId);

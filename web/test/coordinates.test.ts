@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isShortLink, parsePoint } from "../src/place/coordinates";
+import { isOffEarth, isShortLink, parsePoint } from "../src/place/coordinates";
 import { language } from "../src/strings";
 
 const near = (text: string, lat: number, lng: number, within = 0.0002): void => {
@@ -67,4 +67,9 @@ test("plus codes", () => {
 test("what is no place on Earth", () => {
   for (const text of ["", "95.1, 13.4", "52.5", "52.5, 181", "52°75'N 13°E", "52N 13N", "Berlin", "https://example.com/", "1 2 3", "52.5, 13.4, 7"])
     assert.equal(parsePoint(text), null, text);
+});
+
+test("numbers that are too large for a latitude or a longitude are told from names", () => {
+  for (const text of ["95.0, 13", "52.5, 181", "95° N 13° E", "-91 13.4", "geo:95.0,13"]) assert.ok(isOffEarth(text), text);
+  for (const text of ["52.5, 13.4", "Berlin", "", "52°75'N 13°E", "10115"]) assert.ok(!isOffEarth(text), text);
 });

@@ -16,6 +16,7 @@ from tests.console.people import (
 from tests.console.review import Review
 
 TARTU, NARVA = (58.378025, 26.728493), (59.377389, 28.190278)
+PARNU, VILJANDI = (58.385807, 24.496580), (58.363890, 25.590000)
 
 
 def test_a_camera_that_comes_online_shows_the_request_that_waits_there(browser: Browser, server: ConsoleServer):
@@ -40,7 +41,9 @@ def test_a_camera_that_comes_online_shows_the_request_that_waits_there(browser: 
         review.done(consumer, operator)
 
 
-def test_film_with_this_device_makes_one_key_and_is_offered_at_the_job(browser: Browser, server: ConsoleServer):
+def test_film_with_this_device_makes_one_key_and_is_offered_at_the_job_until_its_end(
+    browser: Browser, server: ConsoleServer
+):
     with a_tab(browser, server.url, PHONE, place=NARVA) as phone:
         sign_up(phone, "Pier Cams", "SUPPLIER")
         for _ in range(2):
@@ -60,4 +63,38 @@ def test_film_with_this_device_makes_one_key_and_is_offered_at_the_job(browser: 
             phone.shows("li", "The castle")
             phone.click("#film-job")
             phone.click("#start")
+            phone.shows(".badge.live")
+            phone.page.go_back()
+            phone.shows("li", "The castle")
+            phone.click("#film-job")
             stop_filming(phone)
+            phone.shows("#next-job")
+            phone.page.go_back()
+            phone.shows("#earned")
+            expect(phone.page.locator("#film-job"), "a view that ended is no job").to_have_count(0)
+
+
+def test_an_online_phone_that_leaves_its_area_is_told_so_and_can_work_where_it_is(
+    browser: Browser, server: ConsoleServer
+):
+    review = Review()
+    with (
+        a_tab(browser, server.url, place=VILJANDI) as consumer,
+        a_tab(browser, server.url) as operator,
+        a_tab(browser, server.url, PHONE, place=PARNU) as phone,
+    ):
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        expect(phone.page.locator("#work-here")).to_have_count(0)
+        phone.page.context.set_geolocation({"latitude": VILJANDI[0], "longitude": VILJANDI[1], "accuracy": 8})
+        phone.shows(".banner", "You are outside of the area of 2 km that you cover")
+        review.look(phone, "camera-away", (PHONE,))
+        consumer.go("buy")
+        consumer.page.fill("#place", f"{VILJANDI[0]}, {VILJANDI[1]}")
+        consumer.shows(".facts", "Operators here now0")
+        phone.click("#work-here")
+        phone.shows(".notice", "You cover the area around you now")
+        expect(phone.page.locator("#work-here")).to_have_count(0)
+        consumer.shows(".facts", "Operators here now1")
+        review.done(consumer, operator, phone)

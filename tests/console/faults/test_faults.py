@@ -116,6 +116,8 @@ def test_every_screen_recovers_when_the_server_is_killed_and_started_again(brows
         consumer.shows(".banner", "Reconnecting", within_ms=PATIENCE_MS)
         operator.shows(".banner", "Reconnecting", within_ms=PATIENCE_MS)
         consumer.shows(".stage .cover", "The server is away. You are not charged.", within_ms=PATIENCE_MS)
+        consumer.shows(".page-head .badge", "Not connected")
+        expect(consumer.page.locator(".facts .dim"), "no estimate runs on").to_have_count(0)
         phone.shows(".badge", "Not connected, not paid", within_ms=PATIENCE_MS)
         server.start()
         consumer.picture("playing", within_ms=PATIENCE_MS)

@@ -16,6 +16,7 @@ def test_each_step_of_the_start_takes_the_focus_from_the_one_before(browser: Bro
     with a_tab(browser, server.url, place=BRNO) as tab:
         tab.page.goto(tab.url)
         tab.shows("#test-wallet")
+        expect(tab.page.locator("h2:focus"), "nothing is framed before the first key").to_have_count(0)
         for button, heading in (
             ("#test-wallet", "Name your workspace"),
             ("#create-workspace", "Get test money"),

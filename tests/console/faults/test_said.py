@@ -91,6 +91,7 @@ def test_the_camera_of_a_suspended_operator_says_so_and_never_just_that_it_is_of
           new MutationObserver(() => shown.push(document.querySelector(".page-head .badge").textContent))
             .observe(badge.parentNode, { childList: true, subtree: true, characterData: true });
         }""")
+        operator.shows(".badge.online")
         decide(server, workspace_id, "suspend")
         phone.shows(".badge.suspended", "Suspended")
         phone.shows(".banner.bad", "The administrators of this service stopped it.")
@@ -99,7 +100,6 @@ def test_the_camera_of_a_suspended_operator_says_so_and_never_just_that_it_is_of
         review.look(phone, "camera-suspended", (PHONE,))
         phone.page.reload()
         phone.shows("h1", "This workspace is suspended")
-        operator.page.reload()
         operator.shows("h1", "This workspace is suspended")
         review.look(operator, "suspended")
         decide(server, workspace_id, "unsuspend")

@@ -112,7 +112,9 @@ async def test_the_sessions_come_as_csv_for_who_asks_for_it(market: Market) -> N
     path = f"{market.consumer.path}/statements/{market.month.name}"
     answer = await market.consumer.key.get(f"{path}?format=csv")
     assert answer.headers["content-type"].startswith("text/csv")
-    assert answer.headers["content-disposition"] == f'attachment; filename="statement-{market.month.name}.csv"'
+    assert (
+        answer.headers["content-disposition"] == f'attachment; filename="sightline-statement-{market.month.name}.csv"'
+    )
     [row] = csv.DictReader(io.StringIO(answer.text))
     assert (row["side"], row["sessionId"], row["chargedMicroUsdc"], row["earnedMicroUsdc"]) == (
         "consumer", market.session_id, "1000", "",
@@ -140,7 +142,9 @@ def printed(answer: Any) -> str:
 async def test_the_statement_comes_as_pdf_with_its_figures_for_who_asks_for_it(market: Market) -> None:
     path = f"{market.consumer.path}/statements/{market.month.name}"
     answer = await market.consumer.key.get(path, headers={"accept": "application/pdf"})
-    assert answer.headers["content-disposition"] == f'attachment; filename="statement-{market.month.name}.pdf"'
+    assert (
+        answer.headers["content-disposition"] == f'attachment; filename="sightline-statement-{market.month.name}.pdf"'
+    )
     text = printed(answer)
     for line in (
         f"Statement {market.month.name}", "The month is not closed", "TEST: all money", market.consumer.id,

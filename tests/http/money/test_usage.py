@@ -58,7 +58,10 @@ async def test_usage_comes_as_csv_for_who_asks_for_it(world: World) -> None:
     path = f"/api/v1/usage?side=consumer&{RANGE}"
     answer = await consumer.key.get(f"{path}&format=csv")
     assert answer.headers["content-type"].startswith("text/csv")
-    assert answer.headers["content-disposition"] == 'attachment; filename="usage-consumer-2026-11-20-2026-11-22.csv"'
+    assert (
+        answer.headers["content-disposition"]
+        == 'attachment; filename="sightline-usage-consumer-2026-11-20-2026-11-22.csv"'
+    )
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     items = data_of(await consumer.key.get(path))["items"]
     assert rows == [{name: str(value) for name, value in each.items()} for each in items]

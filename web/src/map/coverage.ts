@@ -12,22 +12,26 @@ const EVERY_MS = 10_000;
 type Box = readonly [number, number, number, number];
 type Shown = Pick<Model["Coverage"], "items" | "cellDegrees" | "everywhere">;
 
-/** The coverage of the box that the map told last. A map of more than the API answers shows the last one. */
-export function useCoverage(): { coverage: Shown | null; onView: (box: Box) => void } {
+const isTooWide = ([west, south, east, north]: Box): boolean => east - west > BOX_DEGREES_MAX || north - south > BOX_DEGREES_MAX;
+
+/** The coverage of the box that the map told last. A map of more than the API answers shows the last one, and is too wide. */
+export function useCoverage(): { coverage: Shown | null; isWide: boolean; onView: (box: Box) => void } {
   const box = useSignal<Box | null>(null);
   const coverage = useSignal<Shown | null>(null);
   useEffect(() => {
     if (box.value === null) return;
-    const [west, south, east, north] = [Math.max(-180, box.value[0]), Math.max(-90, box.value[1]), Math.min(180, box.value[2]), Math.min(90, box.value[3])];
-    if (east - west > BOX_DEGREES_MAX || north - south > BOX_DEGREES_MAX) return;
-    const query = { bbox: [west, south, east, north].map((each) => each.toFixed(4)).join(",") };
+    if (isTooWide(box.value)) return;
+    const query = { bbox: box.value.map((each) => each.toFixed(4)).join(",") };
     // The map works without: coverage is also a line of the price.
     const read = (): Promise<unknown> => need(api.GET("/api/v1/coverage", { params: { query } })).then((found) => (coverage.value = found)).catch(() => undefined);
     const first = setTimeout(() => void read(), AFTER_MS);
     const again = setInterval(() => document.hidden || void read(), EVERY_MS);
     return () => (clearTimeout(first), clearInterval(again));
   }, [box.value]);
-  return { coverage: coverage.value, onView: (shown) => (box.value = shown) };
+  const onView = ([west, south, east, north]: Box): void => {
+    box.value = [Math.max(-180, west), Math.max(-90, south), Math.min(180, east), Math.min(90, north)];
+  };
+  return { coverage: coverage.value, isWide: box.value !== null && isTooWide(box.value), onView };
 }
 
 export interface Cell {

@@ -11,11 +11,13 @@ type PlaceMapProps = Hooks & {
   isSmall?: boolean;
   /** Operators online without an area of their own: no cell shows them. */
   everywhere?: number;
+  /** The map shows more than coverage is known for. */
+  isWide?: boolean;
 };
 /** Drawn anew in another language: names, units and the buttons are part of it. */
 export const PlaceMap = (props: PlaceMapProps) => <DrawnMap key={language.value} {...props} />;
 
-function DrawnMap({ scene, isSmall = false, everywhere = 0, ...hooks }: PlaceMapProps) {
+function DrawnMap({ scene, isSmall = false, everywhere = 0, isWide = false, ...hooks }: PlaceMapProps) {
   const node = useRef<HTMLDivElement>(null);
   const atlas = useSignal<Atlas | null>(null);
   const hasFailed = useSignal(false);
@@ -46,17 +48,17 @@ function DrawnMap({ scene, isSmall = false, everywhere = 0, ...hooks }: PlaceMap
       <div class={isSmall ? "map small" : "map"} data-map={atlas.value === null ? "loading" : "ready"}>
         <div ref={node} class="map-view" role="application" aria-label={t(hooks.onPick === undefined ? "mapToLook" : "mapToPick")} />
       </div>
-      <Legend scene={scene} hasCoverage={hooks.onView !== undefined} everywhere={everywhere} />
+      <Legend scene={scene} hasCoverage={hooks.onView !== undefined} everywhere={everywhere} isWide={isWide} />
     </figure>
   );
 }
 
 /** What the marks on the map mean. */
-function Legend({ scene, hasCoverage, everywhere }: { scene: Scene; hasCoverage: boolean; everywhere: number }) {
+function Legend({ scene, hasCoverage, everywhere, isWide }: { scene: Scene; hasCoverage: boolean; everywhere: number; isWide: boolean }) {
   const marks: [string, Word, boolean][] = [
     ["fence", "legendArea", scene.fence !== null],
     ["operator", "legendOperator", scene.operator !== null],
-    ["cell", "legendCells", hasCoverage],
+    ["cell", isWide && scene.cells.length === 0 ? "legendZoom" : "legendCells", hasCoverage],
   ];
   return (
     <figcaption>

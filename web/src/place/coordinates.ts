@@ -36,6 +36,19 @@ export const isShortLink = (text: string): boolean => SHORT_LINK.test(text.trim(
 
 /** A place as people write it, or as maps link to it; null if it is not a place on Earth. */
 export function parsePoint(text: string): Coordinates | null {
+  const found = readNumbers(text);
+  return found !== null && isOnEarth(found) ? found : null;
+}
+
+/** Whether a text has the form of coordinates whose numbers are too large. */
+export function isOffEarth(text: string): boolean {
+  const found = readNumbers(text);
+  return found !== null && !isOnEarth(found);
+}
+
+const isOnEarth = ({ lat, lng }: Coordinates): boolean => Math.abs(lat) <= 90 && Math.abs(lng) <= 180;
+
+function readNumbers(text: string): Coordinates | null {
   const trimmed = text
     .replace(DIRECTION_MARKS, "")
     .replace(/[٠-٩]/g, (digit) => String("٠١٢٣٤٥٦٧٨٩".indexOf(digit)))
@@ -46,8 +59,7 @@ export function parsePoint(text: string): Coordinates | null {
     .replace(/[º˚]/g, "°")
     .replace(/[’‘′]/g, "'")
     .replace(/''|[”“″]/g, '"');
-  const found = /^(?:https?|geo):/i.test(trimmed) ? linked(trimmed) : (plusCode(trimmed) ?? hemispheres(trimmed) ?? pair(trimmed));
-  return found !== null && Math.abs(found.lat) <= 90 && Math.abs(found.lng) <= 180 ? found : null;
+  return /^(?:https?|geo):/i.test(trimmed) ? linked(trimmed) : (plusCode(trimmed) ?? hemispheres(trimmed) ?? pair(trimmed));
 }
 
 function linked(link: string): Coordinates | null {

@@ -4,8 +4,8 @@ import type { ComponentChildren } from "preact";
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { point } from "../format";
-import { t } from "../strings";
-import { isShortLink } from "./coordinates";
+import { t, type Word } from "../strings";
+import { isOffEarth, isShortLink } from "./coordinates";
 import { typed, type Place } from "./place";
 import { mayBePostcode, postcodes, searchPostcodes, type Postcode } from "./postcodes";
 import { places, search, type City, type Suggestion } from "./search";
@@ -91,7 +91,9 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
   const where = place.value.point;
   const said = where === null || !/\p{L}/u.test(text.value) ? null : point(where.lat, where.lng);
   const isWrong = text.value !== "" && where === null && options.value.length === 0 && (!isName.value || names.value !== null || hasFailed.value);
-  const problem = !isWrong ? null : isShortLink(text.value) ? t("placeShortLink") : t(isName.value && hasFailed.value ? "placeNamesFailed" : "placeWrong");
+  const words = (): Word =>
+    isShortLink(text.value) ? "placeShortLink" : isOffEarth(text.value) ? "placeOffEarth" : isName.value && hasFailed.value ? "placeNamesFailed" : "placeWrong";
+  const problem = isWrong ? t(words()) : null;
   return (
     <div class={problem === null ? "field" : "field wrong"}>
       <label class="label" for={id}>{label}</label>

@@ -34,7 +34,7 @@ export default function Buy() {
   const newest = useRef("");
   const isOutdated = useRef(false);
   newest.current = `${where.value.point?.lat} ${where.value.point?.lng} ${duration.value}`;
-  const { coverage, onView } = useCoverage();
+  const { coverage, isWide, onView } = useCoverage();
   const nearest = useSignal<Cell | null>(null);
   const chosen = where.value.point;
   // Operators who came or went make the price of before wrong.
@@ -146,6 +146,7 @@ export default function Buy() {
                 also: nearest.value,
               }}
               everywhere={coverage?.everywhere ?? 0}
+              isWide={isWide}
               onPick={(lat, lng) => (where.value = placeAt(lat, lng))}
               onView={onView}
             />

@@ -15,7 +15,7 @@ import { cameraProblem } from "../live/problems";
 import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Suspended, Switch, Unread, grossRows, useReading, useTitle } from "../parts";
 import { Preferences } from "../preferences";
 import { link, place } from "../router";
-import { isSuspended, now, report, type Session } from "../store";
+import { isSuspended, notify, now, report, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Requests } from "./requests";
 import { wordOf } from "./watch";
@@ -161,18 +161,22 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   // A phone that sleeps hears of no job and sends no position.
   const isAtWork = state !== "OFFLINE" || liveUrl.value !== null;
   useEffect(() => stayAwake(isAtWork), [isAtWork]);
+  // What is uncertain about the position is no reason to warn.
+  const isAway = fix !== null && (distanceToArea(workspace.value, fix) ?? 0) > fix.accuracyMeters;
+  const patch = async (body: { availabilityState?: "ONLINE" | "OFFLINE"; deviceKind?: "PHONE"; coverageLat?: number; coverageLng?: number; coverageRadiusMeters?: number }): Promise<void> => {
+    workspace.value = await need(client.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
+  };
   const goOnline = async (): Promise<void> => {
     if (fix === null) return;
-    const has = workspace.value?.coverageLat ?? null;
-    const covers = has !== null && distanceM(fix.lat, fix.lng, has, workspace.value?.coverageLng ?? 0) <= (workspace.value?.coverageRadiusMeters ?? 0);
-    const coverage = covers ? {} : { coverageLat: fix.lat, coverageLng: fix.lng, coverageRadiusMeters: COVERAGE_M };
-    const body = { availabilityState: "ONLINE" as const, deviceKind: "PHONE" as const, ...coverage };
-    workspace.value = await need(client.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
+    const covers = (distanceToArea(workspace.value, fix) ?? 1) <= 0;
+    await patch({ availabilityState: "ONLINE", deviceKind: "PHONE", ...(!covers && areaAround(fix, COVERAGE_M)) });
   };
-  const goOffline = async (): Promise<void> => {
-    const body = { availabilityState: "OFFLINE" as const };
-    workspace.value = await need(client.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
+  const workHere = async (): Promise<void> => {
+    if (fix === null) return;
+    await patch(areaAround(fix, workspace.value?.coverageRadiusMeters ?? COVERAGE_M));
+    notify("areaMoved");
   };
+  const goOffline = (): Promise<void> => patch({ availabilityState: "OFFLINE" });
   const forgetPhone = async (): Promise<void> => {
     if (state === "ONLINE") await goOffline();
     forget("cameraKey");
@@ -210,6 +214,12 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
+      {state === "ONLINE" && isAway && (
+        <Banner kind="warn" icon="pin">
+          {t("awayFromArea", { radius: metres(workspace.value?.coverageRadiusMeters ?? 0) })}
+          <div class="row"><Button id="work-here" run={workHere}>{t("workHere")}</Button></div>
+        </Banner>
+      )}
       {!isSuspended.value && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />}
       {state === "ONLINE" && !isSuspended.value && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
       <div class="row centre">
@@ -239,12 +249,24 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   );
 }
 
+interface Point {
+  lat: number;
+  lng: number;
+}
+const areaAround = ({ lat, lng }: Point, radiusM: number) => ({ coverageLat: lat, coverageLng: lng, coverageRadiusMeters: radiusM });
+
+/** Metres to the area that a workspace covers, below 0 inside; null without an area. */
+function distanceToArea(covering: Model["Workspace"] | null, { lat, lng }: Point): number | null {
+  if (covering === null || covering.coverageLat === null || covering.coverageLng === null) return null;
+  return distanceM(lat, lng, covering.coverageLat, covering.coverageLng) - (covering.coverageRadiusMeters ?? 0);
+}
+
 interface JobProps {
   client: Client;
   ownId: string;
   job: Signal<Session | null>;
   meter: Meter | null;
-  fix: { lat: number; lng: number } | null;
+  fix: Point | null;
   isOffline: boolean;
 }
 function Job({ client, ownId, job, meter, fix, isOffline }: JobProps) {

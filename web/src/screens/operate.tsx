@@ -49,7 +49,7 @@ function Availability() {
   const shown = workspace.value;
   const where = useSignal(shown?.coverageLat != null && shown.coverageLng != null ? placeAt(shown.coverageLat, shown.coverageLng) : typed(""));
   const radius = useSignal(shown?.coverageRadiusMeters ?? 2000);
-  const { coverage, onView } = useCoverage();
+  const { coverage, isWide, onView } = useCoverage();
   // The camera sets the area where it goes online for the first time.
   useEffect(() => {
     if (where.value.text === "" && shown?.coverageLat != null && shown.coverageLng != null) where.value = placeAt(shown.coverageLat, shown.coverageLng);
@@ -80,6 +80,7 @@ function Availability() {
             isClose: false,
           }}
           everywhere={coverage?.everywhere ?? 0}
+          isWide={isWide}
           onPick={(lat, lng) => (where.value = placeAt(lat, lng))}
           onView={onView}
         />

@@ -8,7 +8,7 @@ import type { Signer } from "../chain/wallet";
 import { short, usdc } from "../format";
 import { keep } from "../kept";
 import { Banner, Button, Card, Field, Icon, Page, useFocusAfter } from "../parts";
-import { go, link, place } from "../router";
+import { go, hasMoved, link, place } from "../router";
 import { canBuy, canOperate, config, funds, me, notify, refresh, refreshFunds, report, select, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Choice, Invitations } from "./invitations";
@@ -39,7 +39,7 @@ async function createWorkspace(signer: Signer, name: string, roles: Role[]): Pro
 }
 
 function Step({ done, isNext, title, text, children }: { done: boolean; isNext: boolean; title: string; text: string; children?: preact.ComponentChildren }) {
-  const heading = useFocusAfter<HTMLHeadingElement>([isNext], isNext);
+  const heading = useFocusAfter<HTMLHeadingElement>([isNext], isNext && hasMoved);
   return (
     <li class={done ? "step done" : isNext ? "step next" : "step"}>
       <span class="step-mark" aria-hidden="true">{done && <Icon name="check" />}</span>
@@ -163,7 +163,7 @@ export default function Start() {
                 )}
                 {title === "stepWorkspace" && (
                   <div class="form">
-                    <Field label={t("workspaceName")}>
+                    <Field label={t("workspaceName")} hint={t("workspaceNameHint", { name: t("defaultWorkspace") })}>
                       <input id="workspace-name" maxLength={80} value={name.value} placeholder={t("defaultWorkspace")} onInput={(event) => (name.value = event.currentTarget.value)} />
                     </Field>
                     <Field label={t("purpose")}>

@@ -9,7 +9,7 @@ import type { Signer } from "../chain/wallet";
 import { dateTime, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Empty, Facts, Field, Page, Unread, useReading } from "../parts";
 import { link } from "../router";
-import { config, funds, notify, refreshFunds, report } from "../store";
+import { canBuy, config, funds, notify, refreshFunds, report } from "../store";
 import { t, type Word } from "../strings";
 import { Statements } from "./statements";
 
@@ -31,27 +31,45 @@ export default function Wallet() {
   if (shown === null) return <Page title={t("navWallet")}><Empty icon="wallet" title={t("noWallet")} text={t("noWalletText")} /></Page>;
   return (
     <Page title={t("navWallet")} lead={shown.walletAddress}>
-      <div class="columns">
-        <Card title={t("available")}>
-          <p class="price"><span class="number" id="available">{usdc(shown.availableMicroUsdc)}</span></p>
-          <Facts
-            rows={[
-              [t("balance"), usdc(shown.trackedBalance)],
-              [t("allowance"), usdc(shown.trackedAllowance)],
-              [t("held"), usdc(shown.heldMicroUsdc)],
-              ...(config.value?.isEscrow ? [[t("inEscrow"), usdc(shown.escrowedMicroUsdc)] as const] : []),
-            ]}
-          />
-          <p class="hint">{t("walletBlock", { block: shown.lastSyncBlock })}</p>
-          {BigInt(shown.trackedBalance) === 0n && <Banner kind="info">{t("noMoneyYet")} <a href={link("start")}>{t("checklist")}</a></Banner>}
-        </Card>
-        <Limits address={shown.walletAddress} allowance={BigInt(shown.trackedAllowance)} />
-      </div>
+      {canBuy.value || BigInt(shown.trackedAllowance) > 0n ? (
+        <div class="columns">
+          <Spendable shown={shown} />
+          <Limits address={shown.walletAddress} allowance={BigInt(shown.trackedAllowance)} />
+        </div>
+      ) : (
+        <Received shown={shown} />
+      )}
       <Statements />
       <Ledger />
     </Page>
   );
 }
+
+function Spendable({ shown }: { shown: Model["Wallet"] }) {
+  return (
+    <Card title={t("available")}>
+      <p class="price"><span class="number" id="available">{usdc(shown.availableMicroUsdc)}</span></p>
+      <Facts
+        rows={[
+          [t("balance"), usdc(shown.trackedBalance)],
+          [t("allowance"), usdc(shown.trackedAllowance)],
+          [t("held"), usdc(shown.heldMicroUsdc)],
+          ...(config.value?.isEscrow ? [[t("inEscrow"), usdc(shown.escrowedMicroUsdc)] as const] : []),
+        ]}
+      />
+      <p class="hint">{t("walletBlock", { block: shown.lastSyncBlock })}</p>
+      {BigInt(shown.trackedBalance) === 0n && <Banner kind="info">{t("noMoneyYet")} <a href={link("start")}>{t("checklist")}</a></Banner>}
+    </Card>
+  );
+}
+
+/** Of a workspace that only films, and lets nothing be taken: no allowance, hold or limit concerns it. */
+const Received = ({ shown }: { shown: Model["Wallet"] }) => (
+  <Card title={t("balance")}>
+    <p class="price"><span class="number" id="balance">{usdc(shown.trackedBalance)}</span></p>
+    <p class="hint">{t("receivedHint")} {t("walletBlock", { block: shown.lastSyncBlock })}</p>
+  </Card>
+);
 
 function Limits({ address, allowance }: { address: string; allowance: bigint }) {
   const approve = useSignal("");

@@ -91,7 +91,7 @@ export default function Watch() {
       title={shown.instructions?.split(/[.\n]/)[0] || (nameOfPlace(shown) ?? point(shown.requestedLat, shown.requestedLng))}
       lead={t("watchLead", { place: placeOf(shown), radius: metres(shown.radiusMeters) })}
       when={[shown.state]}
-      aside={<span role="status"><Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} /></span>}
+      aside={<span role="status">{!isOpen.value && shown.state === "LIVE" ? <span class="badge paused">{t("badgeAway")}</span> : <Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}</span>}
     >
       {!isOpen.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
       <div class="columns wide-left">
@@ -106,7 +106,7 @@ export default function Watch() {
           {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} /> : <Snapshot key={each.url} session={shown} still={each} />)}
         </div>
         <div class="stack">
-          <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} />
+          <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={!isOpen.value} />
           {isConsumer && <Shares id={shown.id} mayMake={["REQUESTED", "ASSIGNED", "LIVE"].includes(shown.state)} />}
           <PlaceMap
             isSmall
@@ -248,12 +248,19 @@ async function end(id: string): Promise<void> {
   await need(api.POST("/api/v1/sessions/{id}/end", { params: { path: { id }, header: once() } }));
 }
 
-function Cost({ session, meter, operator, isConsumer }: { session: Session; meter: Meter | null; operator: Position | null; isConsumer: boolean }) {
+interface CostProps {
+  session: Session;
+  meter: Meter | null;
+  operator: Position | null;
+  isConsumer: boolean;
+  isServerAway: boolean;
+}
+function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps) {
   const rate = BigInt(session.ratePerSecondMicroUsdc);
   const hold = BigInt(session.holdMicroUsdc);
   const isLive = session.state === "LIVE";
   const proved = meter?.cleanSeconds ?? session.cleanSeconds;
-  const isRunning = isLive && session.meterState === "RUNNING" && session.startedAt !== null;
+  const isRunning = isLive && !isServerAway && session.meterState === "RUNNING" && session.startedAt !== null;
   const running = isRunning ? Math.floor((now.value - Date.parse(session.startedAt ?? "")) / 1000) - Math.floor(pausedMs(meter?.windows ?? [], now.value) / 1000) : proved;
   const estimate = Math.min(Math.max(running, proved), session.maxDurationSeconds);
   const charged = BigInt(meter?.accruedMicroUsdc ?? session.accruedMicroUsdc);

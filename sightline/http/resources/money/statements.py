@@ -60,7 +60,7 @@ class StatementResources:
         content_type = PDF if form == "pdf" else "text/csv; charset=utf-8; header=present"
         headers = (
             ("content-type", content_type),
-            ("content-disposition", f'attachment; filename="statement-{month.name}.{form}"'),
+            ("content-disposition", f'attachment; filename="sightline-statement-{month.name}.{form}"'),
             ("cache-control", "no-store"),
         )
         return Raw(200, headers, statement_csv(data) if form == "csv" else await self._printed(workspace_id, data))

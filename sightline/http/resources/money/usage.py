@@ -45,7 +45,7 @@ class UsageResources:
         if chosen_format(query.format, call.headers.get("accept"), {"csv": CSV}) == "json":
             return Reply(data)
         items: Any = data["items"]
-        name = f"usage-{query.side}-{items[0]['date']}-{items[-1]['date']}.csv"
+        name = f"sightline-usage-{query.side}-{items[0]['date']}-{items[-1]['date']}.csv"
         headers = (
             ("content-type", "text/csv; charset=utf-8; header=present"),
             ("content-disposition", f'attachment; filename="{name}"'),
