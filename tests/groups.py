@@ -101,7 +101,7 @@ def names_server(value: Any, known: dict[Any, bool]) -> bool:
 
 def _codes_of(value: FunctionType | type) -> Iterator[tuple[CodeType, dict[str, Any]]]:
     """Yield the code of a function, or of each function of a class, with the names that it can use."""
-    for member in [value] if isinstance(value, FunctionType) else vars(value).values():
+    for member in [value] if isinstance(value, FunctionType) else tuple(vars(value).values()):
         function = getattr(member, "__wrapped__", getattr(member, "__func__", member))
         if isinstance(function, FunctionType):
             yield function.__code__, function.__globals__
