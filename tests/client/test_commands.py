@@ -55,7 +55,7 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
     price = sightline(dev, "watch", *place, "--seconds", "600", "--max-charge", "0.01", code=1)
     assert "Request at most" in price
     assert len(price.splitlines()) == 1
-    assert "Raise max_charge." in sightline(dev, "watch", *place, "--max-charge", "0.000001", code=1)
+    assert "Raise --max-charge." in sightline(dev, "watch", *place, "--max-charge", "0.000001", code=1)
 
 
 def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any], tmp_path: Path) -> None:

@@ -68,8 +68,6 @@ def test_the_loops_of_the_clients_readme_see_as_many_frames_as_they_say(
 ) -> None:
     (code,) = (code for language, code in BLOCK.findall(README) if "AsyncSightline" in code)
     (frames,) = re.findall(r"if seen == (\d+):", code)
-    place = f"{dev['lat']}, {dev['lng']}"
-    assert place in code
     code = code.replace("import asyncio  # or trio", f"import {backend}").replace(
         "asyncio.run(main", f"{backend}.run(main"
     )
