@@ -9,7 +9,7 @@ from typing import Protocol, final
 
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.model import Session, SessionState
-from sightline.domain.value import Value
+from sightline.domain.value import Value, hiding
 
 
 class AuditAction(StrEnum):
@@ -116,6 +116,8 @@ class Refund(Value, kw_only=True):
     tx_hash: str
     raw: bytes
     state: RefundState
+
+    __repr__ = hiding("raw")
 
 
 @final

@@ -198,6 +198,8 @@ class SignedStatement(Value, kw_only=True):
     is_final: bool
     signature: str
 
+    __repr__ = hiding("signature")
+
 
 @final
 class EscrowTerms(Value, kw_only=True):

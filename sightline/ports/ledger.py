@@ -14,7 +14,7 @@ from sightline.domain.errors import SightlineError
 from sightline.domain.session.model import Ended, Session
 from sightline.domain.settlement import ChainPayment, PaymentSums, SettlementPayload, UnknownPayments
 from sightline.domain.units import MicroUsdc
-from sightline.domain.value import Value
+from sightline.domain.value import Value, hiding
 
 DAY_MS: Final = 86_400_000
 HEADERS_MIN: Final = 256
@@ -123,6 +123,8 @@ class Attempt(Value, kw_only=True):
     tip_wei: int
     signed_at_ms: int
     sent_at_ms: int | None = None
+
+    __repr__ = hiding("raw")
 
 
 @final

@@ -45,10 +45,8 @@ class Staged(Value):
     """Edges to be written together with a caller's row.
 
     If `in_commit` is not empty, the caller's transaction must write these tuples (`write_tuples`), and its revision
-    gives
-    the token (`Relations.token_for`). If it is empty, the edges are already written, `token` is theirs, and `undo`
-    removes
-    them if the transaction fails.
+    gives the token (`Relations.token_for`). If it is empty, the edges are already written, `token` is theirs, and
+    `undo` removes them if the transaction fails.
     """
 
     in_commit: tuple[TupleUpdate, ...] = ()

@@ -13,7 +13,7 @@ from typing import Final, final
 
 import orjson
 
-from sightline.domain.value import Value
+from sightline.domain.value import Value, hiding
 from sightline.ports.video import SignalReply, SignalRequest
 from sightline.video.options import IceServer
 
@@ -139,6 +139,8 @@ class Fragment(Value, kw_only=True):
     password: str | None = None
     candidates: tuple[str, ...] = ()
     """candidate lines without the attribute name."""
+
+    __repr__ = hiding("password")
 
     @property
     def has_credentials(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Final, Self, final
 
 from eth_abi.abi import decode, encode
 
-from sightline.domain.value import Value
+from sightline.domain.value import Value, hiding
 from sightline.system.keccak import keccak256
 
 CONSENT_TYPE: Final = "(uint256,uint256,uint256,bytes)"
@@ -48,6 +48,8 @@ class Consent(Value, kw_only=True):
     max_fee_bps: int = 0
     deadline_s: int = 0
     signature: bytes = b""
+
+    __repr__ = hiding("signature")
 
 
 @final

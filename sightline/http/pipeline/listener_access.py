@@ -12,7 +12,7 @@ from typing import Final, Self, final
 from urllib.parse import urlsplit
 
 from sightline.domain.refusal import Code
-from sightline.domain.value import Value
+from sightline.domain.value import Value, hiding
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.routes import AnyRoute, Route
@@ -80,6 +80,8 @@ class ListenerAccess(Value, kw_only=True):
     hosts: AllowedHosts | None = None
     token: str | None = None
     operator_token: str | None = None
+
+    __repr__ = hiding("token")
 
     def check(self, headers: Headers, route: AnyRoute) -> None:
         """Refuse a request that this listener does not serve.

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from msgspec import Struct, field
 
-from sightline.domain.value import Value
+from sightline.domain.value import Value, hiding
 
 MAX_BYTES: Final = 64 * 1024
 RID_MAX_CHARACTERS: Final = 64
@@ -66,6 +66,8 @@ class Section(Struct, kw_only=True):
     """Streams with an id that the other side can send (a=rid, RFC 8851)."""
     send_layers: list[str] = field(default_factory=list)
     """Ids of the streams that it wants to send at the same time (a=simulcast, RFC 8853), in its order."""
+
+    __repr__ = hiding("password")
 
     def rtx_of(self, payload_type: int) -> Codec | None:
         """The retransmission format of a payload type."""
@@ -238,6 +240,8 @@ class LocalTransport(Value, kw_only=True):
     setup: str
     candidates: tuple[str, ...]
     """candidate lines without the attribute name, best first."""
+
+    __repr__ = hiding("password")
 
 
 @final

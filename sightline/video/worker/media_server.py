@@ -9,6 +9,7 @@ from typing import Final, final
 import structlog
 from msgspec import Struct
 
+from sightline.domain.value import hiding
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.video import (
@@ -72,6 +73,8 @@ class _Session(Struct, kw_only=True):
     """The client's present ice-ufrag: another one in a PATCH restarts ICE."""
     etag: str
     """Names the present ICE session."""
+
+    __repr__ = hiding("token")
 
 
 @final
