@@ -35,14 +35,21 @@ EXCESS = """() => {
   return Math.max(page.scrollWidth - innerWidth, hidden);
 }"""
 SPEAK = """async language => {
-  const select = [...document.querySelectorAll(".preferences select")].find((each) => each.querySelector("[value=de]"));
-  if (!select) return false;
-  select.value = language;
-  select.dispatchEvent(new Event("change", { bubbles: true }));
-  do await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  while (document.documentElement.lang !== language);
-  return true;
+  const root = document.documentElement;
+  for (let tries = 0; tries < 3; tries++) {
+    const choices = [...document.querySelectorAll(".preferences select")];
+    const select = choices.find((each) => each.querySelector("[value=de]"));
+    if (!select) return false;
+    select.value = language;
+    select.dispatchEvent(new Event("change", { bubbles: true }));
+    const until = performance.now() + 20_000;
+    do await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    while (root.lang !== language && performance.now() < until);
+    if (root.lang === language) return true;
+  }
+  throw new Error(`the language stays ${root.lang}: ${document.querySelector("[role=alert]")?.textContent}`);
 }"""
+"""Chooses a language as a user does, again if it could not be loaded, and waits until it is shown."""
 
 
 def violations(page: Page, rules: dict[str, Any]) -> list[str]:
