@@ -71,7 +71,7 @@ class ChainRefusedError(Exception):
 
 @final
 class ContractKindError(ChainRefusedError):
-    """The contract is not the one that the funds policy needs."""
+    """The contract at the settlement address is of another kind than the funds policy requires."""
 
 
 @final

@@ -20,7 +20,7 @@ from sightline_client.runtime import unix_s
 from sightline_client.wallet import LocalWallet
 
 PLACE: Final = (52.520008, 13.404954)
-"""Latitude and longitude in Berlin that the documents use."""
+"""Latitude and longitude of the example place of the documentation, in Berlin."""
 COVERAGE_M: Final = 2_000
 LOCAL_SETTINGS: Final = {"SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK": "true"}
 """Webhooks can be tried with a program on the same machine."""

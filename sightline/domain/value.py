@@ -1,4 +1,4 @@
-"""Values: records whose fields never change, compared and hashed by their fields.
+"""Immutable records, compared and hashed by their fields.
 
 `Value` is a struct of msgspec and not a dataclass, because a dataclass is written as source text and compiled at every
 start: 1 ms of CPU for each class, against 0.02 ms, and there are 500. An instance is made in a tenth of the time
@@ -24,7 +24,7 @@ class Value(Struct, frozen=True):
 
 
 def hiding(*names: str) -> Callable[[Any], str]:
-    """Return a `__repr__` that leaves out the fields of these names, because they must not be printed."""
+    """Return a `__repr__` method that omits these fields, such as keys and signatures."""
 
     def shown(value: Struct) -> str:
         fields = (f"{name}={getattr(value, name)!r}" for name in value.__struct_fields__ if name not in names)

@@ -1,4 +1,4 @@
-"""Keeps py-evm from loading the precompiles that the embedded chain refuses.
+"""An import hook by which py-evm does not load the precompiles that the embedded chain disables.
 
 py-evm computes the elliptic curves of its precompiles when it is imported: 0.4 s of CPU of 1.05 s. The embedded chain
 has none of them (`vm.UNAVAILABLE`). What py-evm takes from their modules is a stand-in, which `vm` replaces.
@@ -17,7 +17,7 @@ LEFT_OUT: Final = frozenset(
 
 
 def _stand_in(*_arguments: object, **_options: object) -> object:
-    """Stands for a precompile, and for the function that makes it of its gas price."""
+    """Takes the place of a precompile, and of the function that builds one for a gas price."""
     return _stand_in
 
 

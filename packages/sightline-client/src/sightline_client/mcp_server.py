@@ -612,7 +612,7 @@ def build_server(
 
 USAGE: Final = """Usage: sightline-mcp
 
-Serves the tools of Sightline to an MCP host on stdin and stdout. The host starts it, with these variables:
+MCP server on stdin and stdout. An MCP host starts it, and sets these environment variables:
 
   SIGHTLINE_URL            address of the server; default: {url}
   SIGHTLINE_API_KEY        API key of a workspace that buys views

@@ -187,7 +187,7 @@ class AsyncView:
                 remaining_s = deadline_s - monotonic_s()
                 if remaining_s <= 0:
                     raise NoOperatorError(*self._place, self._operator_wait_s) from error
-                # The last attempt is at the deadline, although the server names a longer delay.
+                # Retry-After may exceed the time that is left: the last attempt is made at the deadline.
                 delay_s = min(float(error.retry_after_s or 1), remaining_s)
             if not is_said:
                 # A warning, because a program that sets up no logging prints only those.
