@@ -42,7 +42,10 @@ def recorded_answer(record: IdempotencyRecord, relations: Relations) -> Answer[A
     kind = record.result.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise RefusedError(NOT_REPLAYABLE)
-    value = msgspec.convert(record.result["value"], _KINDS[kind])
+    try:
+        value = msgspec.convert(record.result["value"], _KINDS[kind])
+    except msgspec.ValidationError as error:
+        raise RefusedError(NOT_REPLAYABLE) from error
     token: Any = record.result["token"]
     if isinstance(value, SessionStatus) and value.state is SessionState.ASSIGNED:
         if token is None and record.revision is not None:

@@ -78,3 +78,11 @@ async def test_the_record_of_an_older_version_is_refused_without_a_second_effect
     assert (refusal.code, refusal.detail) == (Code.CONFLICT, "idempotency:notReplayable")
     with pytest.raises(RefusedError):
         recorded_answer(IdempotencyRecord(key=caller.idempotency, result=result, at_ms=1), world.relations)
+
+
+def test_a_record_whose_fields_another_version_has_changed_is_refused_as_not_replayable():
+    record = stored(Answer(WORKSPACE, 7))
+    del record.result["value"]["slug"]
+    with pytest.raises(RefusedError) as refused:
+        recorded_answer(record, relations=None)
+    assert refused.value.refusal.detail == "idempotency:notReplayable"
