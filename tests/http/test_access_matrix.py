@@ -3,6 +3,7 @@
 The table below is written from the promises alone; it does not look at the rules of the code.
 """
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 
 from sightline.domain.value import Value
+from sightline.http.pipeline.routes import AnyRoute, Route
 from sightline.http.services import ResourceOptions
 from tests.http.fakes import a_clip
 from tests.http.world import (
@@ -126,6 +128,11 @@ def in_state(state: str, tail: str, *, with_own_id: bool = False, body: dict[str
 async def paid_view(cast: Cast, me: Party) -> Prepared:
     await cast.live()
     return f"/api/v1/x402/views/{cast.session_id}", None
+
+
+async def extended_view(cast: Cast, me: Party) -> Prepared:
+    path, _ = await paid_view(cast, me)
+    return f"{path}/extend", {"seconds": 60}
 
 
 async def settlement(cast: Cast, me: Party) -> Prepared:
@@ -244,6 +251,29 @@ PUSHES, SUBSCRIPTION = (
     "/api/v1/push-subscriptions",
     {"endpoint": "https://push.example.com/1", "keys": PushBrowser().keys},
 )
+SIGNATURE = "0x" + "11" * 65
+MANDATE = {
+    "mandate": {
+        "payer": "0x" + "11" * 20,
+        "maxPerSession": "1",
+        "maxPerDay": "1",
+        "maxRatePerSecond": "1",
+        "maxFeeBps": 1,
+        "validUntil": 1_900_000_000,
+        "salt": "0x" + "11" * 32,
+    },
+    "signature": SIGNATURE,
+}
+PERMIT = {
+    "permit": {
+        "owner": "0x" + "11" * 20,
+        "spender": "0x" + "22" * 20,
+        "value": "1",
+        "nonce": "0",
+        "deadline": 1_900_000_000,
+    },
+    "signature": SIGNATURE,
+}
 MINT = {"label": "k", "environment": "TEST", "scopes": [READ]}
 EACH: dict[str, Outcome] = {"consumer": 200, "operator": 200, "stranger": 200}
 BOTH: dict[str, Outcome] = {"consumer": 200, "operator": 200, "stranger": FORBIDDEN}
@@ -606,6 +636,60 @@ RULES = [
             ("DELETE", on_operators_subscription, (404, "NOT_FOUND")),
         )
     ),
+    # What an unknown id, and a service without escrow, answers shows who may ask.
+    *(
+        Rule(
+            name=f"{method} {path.removeprefix('/api/v1')} of an unknown id",
+            method=method,
+            prepare=fixed(path),
+            scopes=None,
+            keys_get=UNAUTHENTICATED,
+            roles=ANYBODY,
+            parties=dict.fromkeys(EACH, (404, "NOT_FOUND")),
+            needs_selection=False,
+        )
+        for method, path in (
+            ("DELETE", f"/api/v1/me/sessions/{UNKNOWN}"),
+            ("GET", f"/api/v1/me/invitations/{UNKNOWN}"),
+            ("DELETE", f"/api/v1/me/invitations/{UNKNOWN}"),
+            ("POST", f"/api/v1/me/invitations/{UNKNOWN}/accept"),
+        )
+    ),
+    *(
+        Rule(
+            name=f"{method} {path.removeprefix('/api/v1')} without escrow",
+            method=method,
+            prepare=fixed(path, body),
+            scopes=(scope,),
+            roles=roles,
+            parties=dict.fromkeys(EACH, (404, "NOT_FOUND")),
+        )
+        for method, path, body, scope, roles in (
+            ("GET", f"{SESSIONS}/terms?quoteId={UNKNOWN}", None, PRICING, ANYBODY),
+            ("GET", f"{SESSIONS}/{UNKNOWN}/extend/terms?seconds=60", None, CREATE, STAFF),
+            ("PUT", "/api/v1/wallet/mandate", MANDATE, CREATE, STAFF),
+            ("GET", "/api/v1/wallet/mandate", None, WALLET, ANYBODY),
+            ("DELETE", "/api/v1/wallet/mandate", None, CREATE, STAFF),
+            ("GET", "/api/v1/wallet/permit?value=1", None, CREATE, STAFF),
+            ("POST", "/api/v1/wallet/permit", PERMIT, CREATE, STAFF),
+        )
+    ),
+    Rule(
+        name="statement of a session without escrow",
+        method="GET",
+        prepare=in_state("live", "/statement"),
+        scopes=(READ,),
+        roles=ANYBODY,
+        parties=dict.fromkeys(EACH, (404, "NOT_FOUND")),
+    ),
+    Rule(
+        name="extend a view that was bought by x402",
+        method="POST",
+        prepare=extended_view,
+        scopes=(CREATE,),
+        roles=STAFF,
+        parties=dict.fromkeys(EACH, (404, "NOT_FOUND")),
+    ),
     # Last, because it ends the sign-ins of the cast.
     Rule(
         name="logout",
@@ -696,9 +780,28 @@ async def test_every_credential_gets_what_is_promised(cast: Cast, rules: list[Ru
         for (name, role), client in cast.wallets.items():
             await check(rule, f"{name}'s {role}", client, for_wallet(rule, name, role), cast.parties[name])
         for name, client in cast.unselected.items():
-            outcome: Outcome = (400, "INVALID_INPUT") if rule.needs_selection else 200 if rule.roles else FORBIDDEN
+            outcome: Outcome = (
+                (400, "INVALID_INPUT") if rule.needs_selection else rule.parties[name] if rule.roles else FORBIDDEN
+            )
             await check(rule, f"{name} before selection", client, outcome, cast.parties[name])
     assert given == promised
+
+
+async def test_every_call_that_has_a_rule_has_a_row(cast: Cast) -> None:
+    ruled = [route for route in cast.world.routes if route.operation is not None]
+    calls = set()
+    for rule in RULES:
+        path, _ = await rule.prepare(cast, cast.parties["operator"])
+        calls.add((rule.method, path.partition("?")[0]))
+        await cast.tidy()
+
+    def has_row(route: AnyRoute) -> bool:
+        method = route.method if isinstance(route, Route) else "GET"
+        form = re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path))
+        return any(method == called and form.fullmatch(path) for called, path in calls)
+
+    # These clients open no WebSocket: tests/http/resources/test_location.py does.
+    assert [route.operation_id for route in ruled if not has_row(route)] == ["streamLocation"]
 
 
 async def test_the_authorization_header_wins_over_the_cookie(cast: Cast) -> None:

@@ -331,7 +331,7 @@ class World:
         """Start actors and servers; stop them at the end."""
         async with trio.open_nursery() as nursery:
             broker = await self._start_actors(nursery)
-            table = public_routes(self._deps(broker))
+            table = self.routes = public_routes(self._deps(broker))
             self._router = Router(table)
             hosts = AllowedHosts.of("127.0.0.1", None, ())
             with_mcp = McpEndpoint(

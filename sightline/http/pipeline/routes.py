@@ -1,7 +1,7 @@
 """Routes: everything the interface promises about a call, declared at its handler.
 
 `Route` and `SocketRoute` decorate the methods of a resource class; `routes_of` collects them. The router, the Quart
-application, the access matrix and the OpenAPI document are all derived from the collected routes.
+application and the OpenAPI document are derived from the collected routes.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
