@@ -25,8 +25,14 @@ def session_rejected(rejected: Rejected) -> Exception:
                 f"{usdc_text(rejected.left)} USDC. Ask for a shorter time, or {_RAISE_LIMITS}"
             )
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "wallet:limit", message, left_micro=rejected.left))
+        case RejectedWhy.FUNDS if rejected.free is not None:
+            message = (
+                "The session may cost more than the wallet has for it: of its balance and allowance, "
+                f"{usdc_text(rejected.free)} USDC are not reserved. Ask for a shorter time, or fund the wallet"
+            )
+            return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:funds", message, left_micro=rejected.free))
         case RejectedWhy.FUNDS:
-            message = "The wallet's balance and allowance do not cover the hold"
+            message = "The service has not read the wallet from the chain lately, and reserves nothing. Try again"
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:funds", message))
         case RejectedWhy.UNFUNDED:
             message = _unfunded(rejected.left)

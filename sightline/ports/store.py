@@ -190,6 +190,9 @@ class Rejected(Value):
     left: MicroUsdc | None = None
     """What the session may cost at most now by the limit that it exceeds: with KEY_LIMIT the API key's, with FUNDS and
     UNFUNDED the payer's own on the settlement contract. None with the last two: balance and allowance are too low."""
+    free: MicroUsdc | None = None
+    """With FUNDS and without `left`: what balance and allowance leave for the session beside the payer's other holds.
+    None: they were not read from the chain lately."""
 
 
 @final

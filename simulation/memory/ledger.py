@@ -470,6 +470,15 @@ class MemoryLedger(MemoryOutbox):
         left = limits.left_for_session(self._held(payer) - own, now_ms)
         return MicroUsdc(left) if own + request.amount > left else None
 
+    def free_beside_holds(self, session_id: str, payer: str, *, is_authorized: bool, now_ms: int) -> MicroUsdc | None:
+        """Return what a payer's last reading leaves for a session beside its other holds; None if it is unknown."""
+        known, hold = self._readings.get(payer.lower()), self._holds.get(session_id)
+        if known is None or known[1] or self._checked_at_ms < now_ms - STALE_MS_MAX:
+            return None
+        funds = known[0].balance_micro if is_authorized else known[0].spendable(now_ms)
+        own = 0 if hold is None else hold.amount
+        return MicroUsdc(max(0, funds - self._held(payer.lower()) + own))
+
     def _limits(self, wallet: str) -> SpendingLimits | None:
         known = self._readings.get(wallet)
         return None if known is None or known[1] else known[0].limits

@@ -11,7 +11,6 @@ from typing import final
 import trio
 
 from sightline.domain.conduct import Conduct
-from sightline.domain.escrow import ConsentKind
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
@@ -106,15 +105,24 @@ class MemoryStore:
         await trio.lowlevel.checkpoint()
         why = self._admit(write.lease, write.idempotency) or self._refuse_session(write)
         if why is not None:
-            return Rejected(why, self._left(write, why))
+            return self._rejected(write, why)
         return self._put_session(write)
 
-    def _left(self, write: SessionWrite, why: RejectedWhy) -> MicroUsdc | None:
-        """Return what the limit that a write exceeds leaves for its session."""
+    def _rejected(self, write: SessionWrite, why: RejectedWhy) -> Rejected:
+        """Return a rejection, with what the limit or the funds that a write exceeds leave for its session."""
         request = write.take_hold or write.grow_hold
-        if request is not None and why in (RejectedWhy.FUNDS, RejectedWhy.UNFUNDED):
-            return self._ledger.left_by_payer(write.session.id, request, now_ms=write.at_ms)
-        return self._left_for_key(write) if why is RejectedWhy.KEY_LIMIT else None
+        if request is None or why not in (RejectedWhy.FUNDS, RejectedWhy.UNFUNDED):
+            return Rejected(why, self._left_for_key(write) if why is RejectedWhy.KEY_LIMIT else None)
+        left = self._ledger.left_by_payer(write.session.id, request, now_ms=write.at_ms)
+        if left is not None or why is RejectedWhy.UNFUNDED:
+            return Rejected(why, left)
+        is_authorized = write.session.terms.is_authorized
+        return Rejected(
+            why,
+            free=self._ledger.free_beside_holds(
+                write.session.id, request.payer_address, is_authorized=is_authorized, now_ms=write.at_ms
+            ),
+        )
 
     def _put_session(self, write: SessionWrite) -> Committed:
         session = replace(write.session, version=write.session.version + 1)
@@ -151,7 +159,7 @@ class MemoryStore:
                 hold.payer_address,
                 hold.amount,
                 policy,
-                is_authorized=_is_authorized(write.session),
+                is_authorized=write.session.terms.is_authorized,
                 now_ms=write.at_ms,
             )
             if not held:
@@ -420,7 +428,7 @@ class MemoryStore:
                 and terms.max_duration_s >= DEMAND_DURATION_MIN_S
                 and (session.state is SessionState.ASSIGNED or (deadline_ms(session) or 0) > now_ms)
                 and distance_m(lat, lng, terms.lat, terms.lng) <= within_m
-                and self._ledger.is_funded(session.id, is_authorized=_is_authorized(session), now_ms=now_ms)
+                and self._ledger.is_funded(session.id, is_authorized=session.terms.is_authorized, now_ms=now_ms)
                 and (not self._requested_before(session) or self._ledger.has_paid(terms.payer_address, now_ms))
             )
 
@@ -438,7 +446,7 @@ class MemoryStore:
         """Whether the payer's wallet covers the session's hold and all its holds together."""
         await trio.lowlevel.checkpoint()
         session = self._sessions.get(session_id)
-        is_authorized = session is not None and _is_authorized(session)
+        is_authorized = session is not None and session.terms.is_authorized
         return self._ledger.is_funded(session_id, is_authorized=is_authorized, now_ms=now_ms)
 
     async def find_idempotent(self, key: IdempotencyKey) -> IdempotencyRecord | None:
@@ -513,9 +521,3 @@ def _is_open(session: Session, query: SessionQuery) -> bool:
         return True
     lat, lng, radius_m = query.coverage
     return distance_m(lat, lng, terms.lat, terms.lng) <= radius_m
-
-
-def _is_authorized(session: Session) -> bool:
-    """Whether the payer signed an authorization, with which the token moves the amount without an allowance."""
-    consent = session.terms.consent
-    return consent is not None and consent.kind is ConsentKind.AUTHORIZATION

@@ -137,6 +137,15 @@ async def test_a_session_above_the_payers_own_limits_is_refused_before_it_exists
         assert (await allow(hold, 2 * hold - 1))["leftTodayMicroUsdc"] == str(hold - 1)
         assert (await consumer.act("POST", "/sessions", wish)).detail == "wallet:limit"
         assert (await consumer.act("DELETE", f"/sessions/{session['id']}")).is_done
+
+        await allow(FUNDS, 2 * FUNDS)
+        longest = wish | {"maxDurationSeconds": 14_400}
+        long = [(await consumer.act("POST", "/sessions", longest)).data for _ in range(2)]
+        above = await consumer.act("POST", "/sessions", longest)
+        assert (above.status, above.detail) == (402, "session:funds")
+        assert above.body["remainingMicroUsdc"] == str(FUNDS - sum(int(each["holdMicroUsdc"]) for each in long))
+        for each in long:
+            assert (await consumer.act("DELETE", f"/sessions/{each['id']}")).is_done
         assert (await consumer.act("POST", "/sessions", wish)).is_done
 
 

@@ -5,7 +5,7 @@ from typing import TypeAlias, final
 
 from msgspec import field
 
-from sightline.domain.escrow import PayerConsent
+from sightline.domain.escrow import ConsentKind, PayerConsent
 from sightline.domain.geofence import DeviceKind, Fence, FenceLimits, Fix, Track
 from sightline.domain.metering import Evidence, MeterLimits, PauseReason, Window
 from sightline.domain.units import MINUTE_MS, SECOND_MS, MicroUsdc
@@ -96,6 +96,11 @@ class Terms(Value, kw_only=True):
     def wait_deadline_ms(self) -> int:
         """When an unassigned request expires."""
         return self.created_at_ms + self.wait_timeout_s * SECOND_MS
+
+    @property
+    def is_authorized(self) -> bool:
+        """Whether the payer signed an authorization, with which the token moves the amount without an allowance."""
+        return self.consent is not None and self.consent.kind is ConsentKind.AUTHORIZATION
 
 
 @final

@@ -82,15 +82,15 @@ WHERE m.proved_at_ms < excluded.proved_at_ms
 async def write_session(database: Database, steps: GroupCommit, write: SessionWrite) -> Committed | Rejected:
     """Store one write of a session in one transaction.
 
-    A write that is rejected for the payer's funds reads once more, which of its limits is too low.
+    A write that is rejected for the payer's funds reads once more, what these leave.
     """
     result, request = await _write_session(database, steps, write), write.take_hold or write.grow_hold
     if request is None or not isinstance(result, Rejected) or result.why not in _FOR_FUNDS:
         return result
-    left = await database.read(
-        lambda connection: holds.left_by_payer(connection, write.session.id, request, now_ms=write.at_ms)
+    is_authorized = write.session.terms.is_authorized
+    return await database.read(
+        lambda connection: holds.why_not_funded(connection, write, result.why, request, is_authorized=is_authorized)
     )
-    return Rejected(result.why, left)
 
 
 async def _write_session(database: Database, steps: GroupCommit, write: SessionWrite) -> Committed | Rejected:

@@ -50,6 +50,24 @@ async def test_a_refusal_for_lack_of_money_within_the_limits_names_no_limit(stor
     await followed(stored)
     await limited(stored, 8, 100, balance=7)
     write = a_write(stored, a_session(), take_hold=a_hold(8))
+    assert await stored.store.write_session(write) == Rejected(RejectedWhy.FUNDS, free=MicroUsdc(7))
+
+
+async def test_a_refusal_for_lack_of_money_says_what_other_holds_leave(stored: Stored) -> None:
+    await followed(stored)
+    await limited(stored, 8, 100, balance=7)
+    session = await commit(stored, a_session(), take_hold=a_hold(2))
+    write = a_write(stored, a_session(), take_hold=a_hold(6))
+    assert await stored.store.write_session(write) == Rejected(RejectedWhy.FUNDS, free=MicroUsdc(5))
+    growth = HoldGrowth(payer_address=PAYER, amount=MicroUsdc(6), is_enforced=True)
+    refused = await stored.store.write_session(a_write(stored, session, grow_hold=growth))
+    assert refused == Rejected(RejectedWhy.FUNDS, free=MicroUsdc(7)), "the session's own hold counts as its own"
+
+
+async def test_a_wallet_that_was_not_read_lately_is_refused_without_an_amount(stored: Stored) -> None:
+    await followed(stored)
+    await limited(stored, 8, 100)
+    write = replace(a_write(stored, a_session(), take_hold=a_hold(6)), at_ms=T0 + 60_001)
     assert await stored.store.write_session(write) == Rejected(RejectedWhy.FUNDS)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
 from sightline.ports.ledger import FundsPolicy, SpendingLimits
-from sightline.ports.store import HoldGrowth, HoldRequest, KeySpending
+from sightline.ports.store import HoldGrowth, HoldRequest, KeySpending, Rejected, RejectedWhy, SessionWrite
 from sightline.storage.database.pool import Connection
 from sightline.system.keccak import session_id_hash
 
@@ -20,8 +20,10 @@ STALE_MS_MAX: Final = 60_000
 _TAKE_HOLD = "SELECT ledger_take_hold($1, $2, $3, $4, $5, $6, $7)"
 _COUNT_FOR_KEY = "SELECT ledger_count_for_key($1, $2, $3, $4, $5)"
 _GROW_HOLD = "SELECT ledger_grow_hold($1, $2, $3, $4, $5, $6, $7, $8)"
-_LIMITS = """
-SELECT w.session_limit, w.day_limit, w.spent, w.spent_day, coalesce((SELECT sum(h.amount) FROM hold h
+_FUNDS = """
+SELECT w.session_limit, w.day_limit, w.spent, w.spent_day, w.balance, wallet_spendable(w, $3) AS spendable,
+  EXISTS (SELECT FROM chain_cursor WHERE checked_at_ms >= $3 - $4) AS is_fresh,
+  coalesce((SELECT sum(h.amount) FROM hold h
     WHERE h.payer = w.address AND h.state <> 'RELEASED' AND h.session_id <> $2), 0) AS held_beside,
   coalesce((SELECT h.amount FROM hold h WHERE h.session_id = $2), 0) AS held
 FROM wallet_state w WHERE w.address = $1 AND NOT w.needs_reading
@@ -99,19 +101,29 @@ async def grow_hold(connection: Connection, session_id: str, growth: HoldGrowth,
         await connection.execute(_SHRINK_HOLD, session_id, growth.amount)
 
 
-async def left_by_payer(
-    connection: Connection, session_id: str, request: HoldRequest | HoldGrowth, *, now_ms: int
-) -> MicroUsdc | None:
-    """Return what the payer's limits on the settlement contract leave for a session, if a refused request exceeds it.
-
-    None: it is within the limits, or there are none.
-    """
-    row = await connection.fetchrow(_LIMITS, request.payer_address.lower(), session_id)
-    limits = None if row is None else limits_of(row)
-    if limits is None:
-        return None
-    left = limits.left_for_session(int(row["held_beside"]), now_ms)
-    return MicroUsdc(left) if row["held"] + request.amount > left else None
+async def why_not_funded(
+    connection: Connection,
+    write: SessionWrite,
+    why: RejectedWhy,
+    request: HoldRequest | HoldGrowth,
+    *,
+    is_authorized: bool,
+) -> Rejected:
+    """Return a rejection for the payer's funds, with what they leave for the session."""
+    row = await connection.fetchrow(
+        _FUNDS, request.payer_address.lower(), write.session.id, write.at_ms, STALE_MS_MAX
+    )  # fmt: skip
+    if row is None:
+        return Rejected(why)
+    limits, beside = limits_of(row), int(row["held_beside"])
+    if limits is not None:
+        left = limits.left_for_session(beside, write.at_ms)
+        if row["held"] + request.amount > left:
+            return Rejected(why, MicroUsdc(left))
+    if why is RejectedWhy.UNFUNDED or not row["is_fresh"]:
+        return Rejected(why)
+    funds = row["balance"] if is_authorized else row["spendable"]
+    return Rejected(why, free=MicroUsdc(max(0, int(funds) - beside)))
 
 
 def limits_of(row: Mapping[str, Any]) -> SpendingLimits | None:
