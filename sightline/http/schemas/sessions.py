@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 import orjson
 from pydantic import AfterValidator, Field, StringConstraints
 
+from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import MeterStatus, SessionStatus
 from sightline.http.cursors import SESSION_CURSOR
 from sightline.http.schemas.base import (
@@ -54,7 +55,7 @@ EndReason: TypeAlias = Literal[
     "START_TIMEOUT",
     "PLATFORM_ENDED",
 ]
-FundsState: TypeAlias = Literal["RESERVED", "HELD", "SETTLED"]
+FundsState: TypeAlias = Literal["RESERVED", "HELD", "RELEASED", "SETTLED"]
 MeterState: TypeAlias = Literal["RUNNING", "PAUSED", "STOPPED"]
 PauseReason: TypeAlias = Literal["LOCATION_STALE", "GEOFENCE_EXIT", "MEDIA_LOST"]
 
@@ -245,7 +246,8 @@ class Session(Output):
     metadata: dict[str, Any] | None = Field(description="For the consumer only")
     funds_state: FundsState | None = Field(
         description="With escrow: RESERVED before the start, HELD by the contract from then on, SETTLED when the "
-        "charge is paid and the rest is back with the payer. Null without escrow"
+        "charge is paid and the rest is back with the payer; RELEASED if the session was over before the contract held "
+        "it. Null without escrow"
     )
     hold_tx_hash: str | None = Field(description="The transaction by which the escrow contract took the hold")
 
@@ -465,7 +467,9 @@ def _funds_state(status: SessionStatus) -> str | None:
         return None
     if status.settlement_tx_hash is not None:
         return "SETTLED"
-    return "RESERVED" if status.hold_tx_hash is None else "HELD"
+    if status.hold_tx_hash is not None:
+        return "HELD"
+    return "RELEASED" if status.state in (SessionState.CANCELLED, SessionState.EXPIRED) else "RESERVED"
 
 
 def started_session_json(status: SessionStatus, *, play_url: PlayUrl | None = None) -> dict[str, object]:

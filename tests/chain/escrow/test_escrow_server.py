@@ -186,7 +186,10 @@ async def test_a_session_without_a_valid_signature_of_its_payer_is_refused(serve
         with pytest.raises(ApiError) as shorter:
             await watcher.post("/sessions", **(asked | {"maxDurationSeconds": 59}), payment=payment)
         assert shorter.value.detail == "session:consent"
-        assert (await watcher.post("/sessions", **asked, payment=payment))["state"] == "REQUESTED"
+        session = await watcher.post("/sessions", **asked, payment=payment)
+        assert (session["state"], session["fundsState"]) == ("REQUESTED", "RESERVED")
+        gone = await watcher.sessions.cancel(session["id"])
+        assert (gone.state, gone.funds_state) == ("CANCELLED", "RELEASED")
 
 
 async def test_a_session_in_escrow_goes_on_after_kill_9_and_is_paid_from_its_hold(server: Server) -> None:

@@ -191,6 +191,7 @@ class FundsState(OpenEnum):
 
     RESERVED = "RESERVED"
     HELD = "HELD"
+    RELEASED = "RELEASED"
     SETTLED = "SETTLED"
 
 
