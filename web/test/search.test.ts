@@ -69,3 +69,14 @@ test("a short plus code is completed by its city", () => {
 test("what is no name finds nothing", () => {
   for (const text of ["", "x", "nowhere at all", ", Egypt", "52.5, 13.4"]) assert.deepEqual(search(all, text, 6), [], text);
 });
+
+test("a misspelt name finds the largest places whose name is like it, marked as such", () => {
+  const expected = { Berln: "Berlin", Amstredam: "Amsterdam", Barcelonna: "Barcelona", Munchn: "Munich", "Frankfrt, Germany": "Frankfurt", Pariss: "Paris" };
+  for (const [text, name] of Object.entries(expected)) {
+    const found = best(text);
+    assert.ok(found?.label.includes(name), `${text}: ${found?.label}`);
+    assert.equal(found.isAlike, true);
+  }
+  assert.equal(best("Berlin")?.isAlike, undefined);
+  for (const text of ["Xqzzyw", "Nowhereville", "nowhere at all", "Qzx"]) assert.deepEqual(search(all, text, 6), [], text);
+});

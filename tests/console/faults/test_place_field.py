@@ -118,3 +118,18 @@ def test_an_operator_names_the_city_that_they_cover(browser: Browser, server: Co
         tab.page.locator("#coverage").press("Enter")
         assert chosen(tab, "#coverage") == pytest.approx((47.37, 8.55), abs=0.05)
         expect(tab.page.locator("#coverage")).to_have_value(re.compile("^Zürich"))
+
+
+def test_a_misspelt_name_offers_those_like_it_and_chooses_none_by_itself(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url) as tab:
+        open_buy(tab)
+        field = tab.page.locator("#place")
+        field.fill("Berln")
+        tab.shows("[role=option]", "Berlin, Germany")
+        expect(tab.page.locator("#place-hint")).to_have_text("No city or town has this name. These have one like it.")
+        field.press("Enter")
+        expect(field).to_have_value("Berln")
+        field.press("Enter")
+        expect(field).to_have_value("Berlin, Germany")
+        assert chosen(tab) == pytest.approx((52.52, 13.41), abs=0.05)
+        assert tab.problems == []

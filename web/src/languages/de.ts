@@ -88,6 +88,7 @@ export const german: Catalogue = {
   placeWrong: "Keine Stadt heißt so. Schreiben Sie eine andere, oder Breite und Länge, zum Beispiel 52.52, 13.405",
   placeShortLink: "Dieser Kurzlink nennt keinen Ort. Öffnen Sie ihn in der Karte und kopieren Sie die Koordinaten oder den langen Link.",
   placeOffEarth: "Diese Zahlen sind kein Ort auf der Erde: Die Breite beträgt höchstens 90 Grad, die Länge höchstens 180.",
+  placeAlike: "Keine Stadt heißt so. Diese heißen ähnlich.",
   placeNamesFailed: "Die Ortsnamen konnten nicht geladen werden. Schreiben Sie weiter, um es erneut zu versuchen, oder benutzen Sie Koordinaten.",
   suggestions: "Orte mit diesem Namen",
   mapToPick: "Karte. Pfeiltasten verschieben, Plus und Minus zoomen, Enter wählt die Mitte.",

@@ -61,14 +61,16 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
   // Enter may come before the names are loaded: it then chooses as soon as they are.
   useEffect(() => {
     const best = options.value[0];
-    if (best !== undefined && chosenByEnter.value === text.value) choose(best);
+    if (best !== undefined && best.isAlike !== true && chosenByEnter.value === text.value) choose(best);
   }, [options.value]);
 
   const press = (event: KeyboardEvent): void => {
     const count = options.value.length;
     if (event.key === "Enter") {
       const picked = options.value[Math.max(0, active.value)];
-      if (picked !== undefined) choose(picked);
+      // What is only alike is offered, and chosen by a second Enter.
+      if (picked?.isAlike === true && active.value < 0) active.value = 0;
+      else if (picked !== undefined) choose(picked);
       else if (isName.value || isCode.value) chosenByEnter.value = text.value;
     } else if (event.key === "Escape") {
       closedFor.value = text.value;
@@ -94,6 +96,7 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
   const words = (): Word =>
     isShortLink(text.value) ? "placeShortLink" : isOffEarth(text.value) ? "placeOffEarth" : isName.value && hasFailed.value ? "placeNamesFailed" : "placeWrong";
   const problem = isWrong ? t(words()) : null;
+  const isAlike = isOpen && options.value[0]?.isAlike === true;
   return (
     <div class={problem === null ? "field" : "field wrong"}>
       <label class="label" for={id}>{label}</label>
@@ -124,7 +127,7 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
         ))}
       </ul>
       <span id={`${id}-hint`} class={problem === null ? "hint" : "hint bad"} role="status">
-        {problem ?? said ?? (isName.value && names.value === null && !hasFailed.value ? t("loading") : hint)}
+        {problem ?? said ?? (isAlike ? t("placeAlike") : isName.value && names.value === null && !hasFailed.value ? t("loading") : hint)}
       </span>
     </div>
   );

@@ -19,6 +19,8 @@ export interface Suggestion {
   label: string;
   lat: number;
   lng: number;
+  /** Whether the text is not its name, but differs from it as a typing error does. */
+  isAlike?: boolean;
 }
 
 const SCALE = 1000;
@@ -64,6 +66,10 @@ export function search(all: readonly City[], text: string, count: number): Sugge
   if (short !== null)
     return search(all, short.near, count).map((each) => ({ label: `${text.trim().split(WORDS)[0] ?? ""} ${each.label}`, ...recover(short.code, each) }));
   const found = named(all, text, count);
+  return found.length > 0 ? suggested(found) : suggested(alike(all, text, count)).map((each) => ({ ...each, isAlike: true }));
+}
+
+function suggested(found: readonly Match[]): Suggestion[] {
   const labels = found.map(({ city, key }) => labelOf(city, key));
   return found.map(({ city: { lat, lng } }, at) => {
     const label = labels[at] ?? "";
@@ -93,6 +99,50 @@ function named(all: readonly City[], text: string, count: number): Match[] {
     if (found.length > 0) return found;
   }
   return [];
+}
+
+const ALIKE_FROM = 4;
+/** Letters of a name from which two errors are forgiven, where it is one before. */
+const TWO_FROM = 8;
+
+/** The largest places whose name differs from the text by a typing error, the nearest names first. The first letter must be right. */
+function alike(all: readonly City[], text: string, count: number): Match[] {
+  for (const [name, area] of readings(text)) {
+    if (name.length < ALIKE_FROM) continue;
+    const most = name.length < TWO_FROM ? 1 : 2;
+    const found: Match[][] = Array.from({ length: most + 1 }, () => []);
+    for (const city of all) {
+      let best = most + 1;
+      let key = -1;
+      city.keys.forEach((each, at) => {
+        if (each[0] !== name[0] || Math.abs(each.length - name.length) > most) return;
+        const errors = errorsBetween(name, each, most);
+        if (errors < best) [best, key] = [errors, at];
+      });
+      if (key >= 0 && lies(city, area)) found[best]?.push({ city, key });
+    }
+    const nearest = found.flat().slice(0, count);
+    if (nearest.length > 0) return nearest;
+  }
+  return [];
+}
+
+/** Letters that are missing, too many, wrong or exchanged with their neighbour (optimal string alignment); above `most`: more than `most`. */
+function errorsBetween(one: string, other: string, most: number): number {
+  let before: number[] = [];
+  let last = Array.from({ length: other.length + 1 }, (_, at) => at);
+  for (let row = 1; row <= one.length; row++) {
+    const next = [row];
+    for (let at = 1; at <= other.length; at++) {
+      const isSame = one[row - 1] === other[at - 1];
+      let least = Math.min(last[at]! + 1, next[at - 1]! + 1, last[at - 1]! + (isSame ? 0 : 1));
+      if (row > 1 && at > 1 && one[row - 1] === other[at - 2] && one[row - 2] === other[at - 1]) least = Math.min(least, before[at - 2]! + 1);
+      next.push(least);
+    }
+    if (Math.min(...next) > most) return most + 1;
+    [before, last] = [last, next];
+  }
+  return last[other.length]!;
 }
 
 /** The name and the area that a text may mean, the likeliest first. One letter is a name in the scripts of China and Japan only. */
