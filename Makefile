@@ -121,7 +121,7 @@ nightly: $(VENV)/.dev
 	SIGHTLINE_ESCROW_EXAMPLES=1000 $(BIN)/python -m pytest tests/chain/contracts/test_escrow_invariants.py
 	SIGHTLINE_API_LONG=1 $(BIN)/python -m pytest tests/http/test_schemathesis.py
 	SIGHTLINE_KILL_ROUNDS=50 $(BIN)/python -m pytest tests/e2e/test_crash.py
-	SIGHTLINE_FORGE_CALLS=100000 SIGHTLINE_DRILL_SESSIONS=1000 SIGHTLINE_KILL_ROUNDS=50 SIGHTLINE_DURABILITY_DEVICES=1000 SIGHTLINE_FIRST_START_KILLS=20 SIGHTLINE_FAULT_MINUTES=2 WEBHOOK_KILLS=20 ./scripts/interop.sh $(ARGS)
+	SIGHTLINE_FORGE_CALLS=100000 SIGHTLINE_DRILL_SESSIONS=1000 SIGHTLINE_KILL_ROUNDS=50 SIGHTLINE_DURABILITY_DEVICES=1000 SIGHTLINE_FIRST_START_KILLS=20 SIGHTLINE_FAULT_MINUTES=2 WEBHOOK_KILLS=20 SIGHTLINE_ATTACK_SECONDS=20 ./scripts/interop.sh $(ARGS)
 	./scripts/nightly_image.sh && $(BIN)/python -m pytest -m image tests/deploy
 	$(MAKE) nemesis minutes=20 seed=$$(date +%Y%m%d)
 	$(MAKE) cluster-soak seed=$$(date +%Y%m%d)

@@ -20,7 +20,7 @@ FRAME_EVERY_S = 0.11
 P50_MAX_MS = 5_000.0
 """Tells a stall from a busy machine: hostile clients and the server share its processors. p99 is only shown."""
 GROWTH_MAX_MB = 600
-ATTACK_S = 8.0
+ATTACK_S = float(os.environ.get("SIGHTLINE_ATTACK_SECONDS", "4"))
 PATIENCE_S = 60.0
 
 
