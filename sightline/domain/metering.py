@@ -178,7 +178,10 @@ class Signal(Value):
 
 
 class FenceWindow(NamedTuple):
-    """A stay outside the fence: from the first of the fixes outside; `opened_ms` is the fix that settled it."""
+    """A stay outside the fence: from the first of the fixes outside, or from the start if that is the first of all.
+
+    `opened_ms` is the fix that settled it.
+    """
 
     from_ms: int
     to_ms: int
@@ -187,7 +190,10 @@ class FenceWindow(NamedTuple):
 
 @final
 class Evidence(Value, kw_only=True):
-    """Everything the meter of one session knows. `first_outside_ms` is a fix outside that waits for a second one."""
+    """Everything the meter of one session knows.
+
+    `first_outside_ms` is a fix outside that waits for a second one, or the start if it is the first fix of all.
+    """
 
     started_at_ms: int
     presence: Signal = Signal()
@@ -374,6 +380,8 @@ def read_final(
         unproven_ms = signal.unproven_from_ms(evidence.started_at_ms, decided, limits)
         if unproven_ms is not None and not any(window.to_ms is None and window.reason is reason for window in found):
             found.append(Window(unproven_ms, None, reason))
+    if _is_outside_so_far(evidence, decided):
+        found.append(Window(evidence.started_at_ms, None, PauseReason.GEOFENCE_EXIT))
     windows = tuple(
         Window(window.from_ms, ended_at_ms if window.to_ms is None else min(window.to_ms, ended_at_ms), window.reason)
         for window in sorted(found, key=_opening)
@@ -387,6 +395,12 @@ def read_final(
         clean_seconds=count_seconds(span_ms - dirty_ms, span_ms, max_duration_s, minimum_s),
         pause=None,
     )
+
+
+def _is_outside_so_far(evidence: Evidence, at_ms: int) -> bool:
+    """Whether the only position up to `at_ms` is outside the fence: nothing shows that the device was ever inside."""
+    first = evidence.presence.runs[0][0] if evidence.presence.runs else at_ms + 1
+    return evidence.first_outside_ms == evidence.started_at_ms and first <= at_ms
 
 
 # Pauses.

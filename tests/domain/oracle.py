@@ -155,14 +155,25 @@ def gaps_as_windows(
     return windows
 
 
+def placed(facts: list[Fact]) -> list[Fix]:
+    return [fact for fact in facts if isinstance(fact, Fix) and is_presence(fact)]
+
+
+def only_outside(terms: Terms, facts: list[Fact]) -> bool:
+    """Whether the only position so far is outside."""
+    return [is_outside(fix, terms) for fix in placed(facts)] == [True]
+
+
 def fence_windows(terms: Terms, facts: list[Fact], now: int) -> list[Shown]:
-    """'2 consecutive fixes outside the exit ring', 'from the first of the two', '1 fix inside the entry ring'."""
+    """'2 consecutive fixes outside the exit ring', 'from the first of the two', '1 fix inside the entry ring'.
+
+    'If the first position of all is outside, from the start' (ADR 0255).
+    """
     windows: list[Shown] = []
     opened: tuple[int, int] | None = None
     first_outside: int | None = None
-    for fact in facts:
-        if not isinstance(fact, Fix) or not is_presence(fact):
-            continue
+    fixes = placed(facts)
+    for fact in fixes:
         if opened is not None:
             if fact.distance_m <= terms.radius_m:
                 windows.append(Shown(opened[0], fact.at, FENCE, opened[1]))
@@ -170,7 +181,7 @@ def fence_windows(terms: Terms, facts: list[Fact], now: int) -> list[Shown]:
         elif not is_outside(fact, terms):
             first_outside = None
         elif first_outside is None:
-            first_outside = fact.at
+            first_outside = terms.started_at if fact is fixes[0] else fact.at
         else:
             opened = (first_outside, fact.at)
     if opened is not None:
@@ -248,6 +259,8 @@ def unproven_tail(terms: Terms, facts: list[Fact], ended_at: int) -> list[Window
         start = max(proofs) + GRACE_MS if proofs else terms.started_at
         if start < ended_at:
             tail.append((start, ended_at, reason))
+    if only_outside(terms, facts):
+        tail.append((terms.started_at, ended_at, FENCE))
     return tail
 
 
@@ -306,8 +319,10 @@ def live_reading(terms: Terms, facts: list[Fact], now: int) -> int:
     if not presence or not media:
         return 0
     horizon = min(now, max(presence), max(media))
-    fixes = [fact for fact in facts if isinstance(fact, Fix) and is_presence(fact)]
-    if is_outside(fixes[-1], terms):
-        horizon = min(horizon, fixes[-1].at)
+    if only_outside(terms, facts):
+        return 0
+    newest = placed(facts)[-1]
+    if is_outside(newest, terms):
+        horizon = min(horizon, newest.at)
     windows = [window.until(horizon) for window in windows_at(terms, facts, now) if window.start < horizon]
     return clean_seconds(terms, windows, max(horizon, terms.started_at))

@@ -10,6 +10,7 @@ from sightline.domain.metering import RUNS_MAX, Evidence, MeterLimits, PauseReas
 from sightline.domain.session import codec, machine
 from sightline.domain.session.messages import End, EventKind, MediaBroke, MediaProved, Party, Tick
 from sightline.domain.session.model import Ended, EndReason, SessionState
+from sightline.domain.value import replace
 from tests.domain import histories, oracle
 from tests.domain.builders import LIMITS, T0, Film, a_live_session, after, media_until
 
@@ -126,6 +127,38 @@ def test_a_session_without_media_is_charged_nothing():
     for at_ms in range(0, 9_000, 2_000):
         film.fix(T0 + at_ms)
     assert hung_up(film, T0 + 9_500).charged == 0
+
+
+INSIDE_M, OUTSIDE_M = 480, 570
+
+
+@pytest.mark.parametrize(
+    ("fixes", "ended_ms"), [([OUTSIDE_M], 2_500), ([OUTSIDE_M] * 2, 4_000), ([OUTSIDE_M] * 9, 20_000)]
+)
+def test_a_session_whose_operator_was_never_inside_is_charged_nothing(fixes, ended_ms):
+    session = a_live_session()
+    film = Film(replace(session, terms=replace(session.terms, minimum_s=10)))
+    for number, north_m in enumerate(fixes):
+        film.fix(T0 + 700 + number * 2_000, north_m=north_m).media(T0 + 700 + number * 2_000)
+    ended = hung_up(film, T0 + ended_ms)
+    assert (ended.clean_seconds, ended.charged) == (0, 0)
+    assert {(window.from_ms, window.reason) for window in ended.windows} >= {(T0, PauseReason.GEOFENCE_EXIT)}
+
+
+def test_an_operator_that_comes_in_is_charged_from_then_on():
+    film = Film()
+    for at_ms, north_m in ((700, OUTSIDE_M), (2_700, OUTSIDE_M), (4_700, INSIDE_M), (6_700, INSIDE_M)):
+        film.fix(T0 + at_ms, north_m=north_m).media(T0 + at_ms)
+    ended = hung_up(film, T0 + 7_700)
+    assert (spans(ended), ended.clean_seconds) == ([(0, 4_700)], 3)
+
+
+def test_one_wrong_first_position_takes_nothing_away():
+    film = Film()
+    for at_ms, north_m in ((700, OUTSIDE_M), (2_700, INSIDE_M), (4_700, INSIDE_M)):
+        film.fix(T0 + at_ms, north_m=north_m).media(T0 + at_ms)
+    ended = hung_up(film, T0 + 5_000)
+    assert (spans(ended), ended.clean_seconds) == ([], 5)
 
 
 def test_time_after_the_last_proof_and_two_seconds_is_not_charged_at_the_end():

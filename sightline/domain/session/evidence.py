@@ -30,7 +30,9 @@ def with_fix(phase: Live, message: FixReported, now_ms: int, limits: SessionLimi
     track = where.track.follow(fix, speed_mps, limits.fence.consistent_fixes)
     place = _Place(evidence.fence_windows, evidence.first_outside_ms, where.outside_in_row, where.is_inside)
     if track.adopted is fix:
-        place = _follow_ring(place, where.fence.ring(fix, limits.fence), at_ms, limits)
+        # Nothing shows that the device was inside before its first position.
+        since_ms = at_ms if evidence.presence.runs else evidence.started_at_ms
+        place = _follow_ring(place, where.fence.ring(fix, limits.fence), at_ms, since_ms, limits)
     presence = evidence.presence.prove(at_ms, limits.meter, is_prompt=True)
     windows, first_outside_ms = place.fence_windows, place.first_outside_ms
     return replace(
@@ -74,14 +76,15 @@ class _Place(NamedTuple):
     is_inside: bool | None
 
 
-def _follow_ring(place: _Place, ring: Ring, at_ms: int, limits: SessionLimits) -> _Place:
+def _follow_ring(place: _Place, ring: Ring, at_ms: int, since_ms: int, limits: SessionLimits) -> _Place:
+    """Follow a fix into or out of the fence. `since_ms`: from when on the device is outside, if it is."""
     windows = place.fence_windows
     is_open = bool(windows) and windows[-1].to_ms == OPEN
     if ring is Ring.OUTSIDE:
         if is_open:
             return place
         outside = place.outside_in_row + 1
-        first = at_ms if place.first_outside_ms is None else place.first_outside_ms
+        first = since_ms if place.first_outside_ms is None else place.first_outside_ms
         if outside < limits.fence.outside_fixes:
             return _Place(windows, first, outside, place.is_inside)
         return _Place((*windows, FenceWindow(first, OPEN, at_ms)), None, 0, is_inside=False)
