@@ -75,6 +75,24 @@ test("positions of a time without network are sent together, in order, when it i
   assert.equal(locator.missed.value, 0);
 });
 
+test("after a long time without network, no call is too large, and the rest follows", async () => {
+  isOffline = true;
+  for (let beat = 0; beat < 120; beat++) {
+    measure(52 + beat / 1000);
+    await settle();
+    mock.timers.tick(2000);
+  }
+  await settle();
+  isOffline = false;
+  const before = sent.length;
+  for (let beat = 0; beat < 4; beat++) {
+    mock.timers.tick(2000);
+    await settle();
+  }
+  assert.deepEqual(sent.slice(before).map(({ length }) => length), [50, 50, 20]);
+  assert.equal(locator.missed.value, 0);
+});
+
 test("another device that was ahead renumbers what waits", async () => {
   answers = [{ status: 409, body: { ok: false, code: "CONFLICT", message: "", detail: "location:sequence", lastSequence: 5_000_000_000 } }];
   measure(52.5);

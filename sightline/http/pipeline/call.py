@@ -140,13 +140,13 @@ class Call(Value, kw_only=True):
         """The workspace and idempotency key under which the actors run the command."""
         return Caller(workspace_id=self.workspace_id, idempotency=self.idempotency(self.workspace_id))
 
-    def limit_rate(self, rate: RateClass, key: str, cost: int = 1) -> None:
-        """Take tokens inside a handler, for example for each message of a WebSocket.
+    def limit_rate(self, rate: RateClass, key: str) -> None:
+        """Take a token inside a handler, for example for each message of a WebSocket.
 
         Raises:
             ApiError: RATE_LIMITED.
         """
-        self.take(rate, key, cost)
+        self.take(rate, key, 1)
 
     async def pace_rate(self, rate: RateClass, key: str, wait_ms: int) -> None:
         """Take a token, after waiting for it if it comes within `wait_ms`.

@@ -180,7 +180,7 @@ class Pipeline:
             base_url=partial(self.base_url, request),
             client=request.client,
             take=partial(self._take, request),
-            charge_rate=self._charge_rate,
+            charge_rate=partial(self._charge_rate, request),
             rate_wait_s=self._rate_wait_s,
         )
 
@@ -248,8 +248,8 @@ class Pipeline:
     def _take(self, request: Incoming, rate: RateClass, key: str, cost: int) -> None:
         request.rate_headers = self._limiter.take(rate, key, trio.current_time(), cost=cost)
 
-    def _charge_rate(self, rate: RateClass, key: str, cost: int) -> None:
-        self._limiter.charge(rate, key, trio.current_time(), cost=cost)
+    def _charge_rate(self, request: Incoming, rate: RateClass, key: str, cost: int) -> None:
+        request.rate_headers = self._limiter.charge(rate, key, trio.current_time(), cost=cost)
 
     def _rate_wait_s(self, rate: RateClass, key: str) -> float:
         return self._limiter.wait_s(rate, key, trio.current_time())

@@ -170,22 +170,21 @@ class RateLimiter:
         if wait > 1e-9:
             headers = self._headers(rate, 0, math.ceil(wait))
             raise ApiError(Code.RATE_LIMITED, f"rate:{rate}", retry_after_s=math.ceil(wait), headers=headers)
-        full_at = self.charge(rate, key, now_s, cost=cost)
-        left = max(0, int((capacity - (full_at - now_s)) / interval + 1e-9))
-        return self._headers(rate, left, math.ceil(full_at - now_s))
+        return self.charge(rate, key, now_s, cost=cost)
 
-    def charge(self, rate: RateClass, key: str, now_s: float, *, cost: int) -> float:
-        """Take tokens even if the bucket has too few. Returns the time at which it is full again."""
+    def charge(self, rate: RateClass, key: str, now_s: float, *, cost: int) -> Headers:
+        """Take tokens even if the bucket has too few. Returns the headers that say what is left."""
         budget = self._limits.budgets.get(rate)
         if budget is None or not self._limits.is_enabled:
-            return now_s
+            return []
         interval, bucket = 1 / budget.per_s, (rate, key)
         full_at = self._full_at[bucket] = max(self._full_at.get(bucket, 0.0), now_s) + cost * interval
         if self._sharing is not None:
             self._share(self._sharing, bucket, cost, interval, budget.burst * interval, now_s)
         if len(self._full_at) > _BUCKETS_MAX:
             self._drop_full(now_s)
-        return full_at
+        left = max(0, int((budget.burst * interval - (full_at - now_s)) / interval + 1e-9))
+        return self._headers(rate, left, math.ceil(full_at - now_s))
 
     def _share(
         self,

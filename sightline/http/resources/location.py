@@ -92,8 +92,9 @@ class LocationResources:
         body: HeartbeatsBody = call.body
         reports = [report_of(item) for item in body.items]
         if len(reports) > HEARTBEATS_PER_TOKEN:  # the request itself cost the first token
+            # Taken even if the bucket has fewer: a batch that is refused for its size could never be sent.
             cost = -(-len(reports) // HEARTBEATS_PER_TOKEN) - 1
-            call.limit_rate(RateClass.LOCATION, call.workspace_id, cost)
+            call.charge_rate(RateClass.LOCATION, call.workspace_id, cost)
         workspace_id = await require_own_workspace(call, self._services.broker)
         answer = await self._services.broker.heartbeats(workspace_id, reports, call.caller().idempotency)
         items = [_verdict_json(verdict) for verdict in answer.value.items]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.schemas.base import iso
 from sightline.http.services import ResourceOptions
 from tests.http.socket_client import RefusedSocketError, SocketClosedByServerError, open_socket
@@ -69,6 +70,18 @@ async def test_a_wrong_heartbeat_names_the_field(world: World, fields: dict[str,
 async def test_what_is_within_bounds_is_taken(world: World, fields: dict[str, Any]) -> None:
     operator = await world.party("SUPPLIER")
     data_of(await operator.key.post(f"{operator.path}/location", FULL | fields))
+
+
+@pytest.mark.parametrize("count", [100, 101, 200])
+async def test_as_many_stored_heartbeats_as_are_allowed_in_a_call_pass_its_rate_limit(count: int) -> None:
+    async with open_world(WorldOptions(rate_limits=RateLimits())) as world:
+        operator = await world.party("SUPPLIER")
+        items = [BERLIN | {"sequence": number} for number in range(1, count + 1)]
+        taken = data_of(await operator.key.post(f"{operator.path}/locations", {"items": items}))
+        assert all(each["ok"] for each in taken["items"])
+        soon = await operator.key.post(f"{operator.path}/location", BERLIN | {"sequence": count + 1})
+        assert error_of(soon) == (429, "RATE_LIMITED", "rate:location"), "the batch took a token for each ten"
+        assert 1 <= int(soon.headers["retry-after"]) <= 3
 
 
 async def test_a_sequence_may_be_2_to_the_31_above_the_last_and_the_owner_can_reset_it(world: World) -> None:

@@ -12,7 +12,9 @@ export interface Fix {
   atMs: number;
 }
 const BEAT_MS = 2000;
-const BATCH_MAX = 200;
+/** Positions that are kept while they cannot be sent, and how many of them go in one call. */
+const KEPT_MAX = 200;
+const BATCH_MAX = 50;
 /** A watch stays silent while the device stands still, and a second question is then not answered either: start it again. */
 const SILENCE_MS = 1500;
 
@@ -66,7 +68,7 @@ export class Locator {
     if (fix !== null && fix.atMs - this.queuedAtMs >= SILENCE_MS) {
       this.queuedAtMs = fix.atMs;
       this.queue.push({ lat: fix.lat, lng: fix.lng, accuracyMeters: Math.round(fix.accuracyMeters), sequence: ++this.sequence });
-      this.queue.splice(0, this.queue.length - BATCH_MAX);
+      this.queue.splice(0, this.queue.length - KEPT_MAX);
     }
     this.missed.value = Math.max(0, this.queue.length - 1);
     if (this.isBusy || this.queue.length === 0) return;
@@ -86,7 +88,7 @@ export class Locator {
 
   private async send(): Promise<void> {
     const path = { id: this.workspaceId };
-    const items = this.queue.slice();
+    const items = this.queue.slice(0, BATCH_MAX);
     const [only, second] = items;
     if (only !== undefined && second === undefined) await need(this.client.POST("/api/v1/workspaces/{id}/location", { params: { path }, body: only }));
     else await need(this.client.POST("/api/v1/workspaces/{id}/locations", { params: { path }, body: { items } }));
