@@ -80,3 +80,19 @@ test("a misspelt name finds the largest places whose name is like it, marked as 
   assert.equal(best("Berlin")?.isAlike, undefined);
   for (const text of ["Xqzzyw", "Nowhereville", "nowhere at all", "Qzx"]) assert.deepEqual(search(all, text, 6), [], text);
 });
+
+test("countries, states and cities as people shorten them, and saints in two languages", () => {
+  for (const text of ["London UK", "London, UK", "London Great Britain"]) isNear(text, 51.51, -0.13);
+  for (const text of ["Washington DC", "Washington, D.C."]) isNear(text, 38.9, -77.04);
+  for (const text of ["NYC", "nyc", "New York NY", "New York USA"]) isNear(text, 40.71, -74.01);
+  isNear("LA", 34.05, -118.24);
+  isNear("Portland OR", 45.52, -122.68);
+  isNear("Paris, TX", 33.66, -95.56);
+  for (const text of ["St. Pölten", "St Pölten", "Sankt Pölten"]) isNear(text, 48.2, 15.63);
+  isNear("St. Louis", 38.63, -90.2);
+  for (const text of ["Frankfurt/Main", "Frankfurt am Main", "Frankfurt Main"]) isNear(text, 50.12, 8.68);
+  isNear("Frankfurt/Oder", 52.35, 14.55);
+  isNear("Berlin Mitte", 52.52, 13.4);
+  assert.equal(best("Berlin Mitte")?.isAlike, true);
+  isNear("Lagos", 6.45, 3.39);
+});

@@ -100,13 +100,15 @@ def test_names_that_could_not_be_loaded_are_tried_again(browser: Browser, server
         tab.shows("[role=option]", "Cairo, Egypt")
 
 
-def test_short_links_of_maps_and_numbers_that_are_too_large_are_explained(browser: Browser, server: ConsoleServer):
+def test_what_is_no_name_and_no_coordinates_is_explained(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url) as tab:
         open_buy(tab)
         tab.page.fill("#place", "https://maps.app.goo.gl/AbCdEf123")
         tab.shows("#place-hint.bad", "short link")
         tab.page.fill("#place", "95.0, 13")
         tab.shows("#place-hint.bad", "a latitude is at most 90 degrees")
+        tab.page.fill("#place", "10115")
+        tab.shows("#place-hint.bad", "This server knows no postcodes")
 
 
 def test_an_operator_names_the_city_that_they_cover(browser: Browser, server: ConsoleServer):

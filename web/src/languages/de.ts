@@ -89,6 +89,7 @@ export const german: Catalogue = {
   placeShortLink: "Dieser Kurzlink nennt keinen Ort. Öffnen Sie ihn in der Karte und kopieren Sie die Koordinaten oder den langen Link.",
   placeOffEarth: "Diese Zahlen sind kein Ort auf der Erde: Die Breite beträgt höchstens 90 Grad, die Länge höchstens 180.",
   placeAlike: "Keine Stadt heißt so. Diese heißen ähnlich.",
+  placeNoPostcodes: "Dieser Server kennt keine Postleitzahlen. Schreiben Sie eine Stadt, oder Breite und Länge, zum Beispiel 52.52, 13.405",
   placeNamesFailed: "Die Ortsnamen konnten nicht geladen werden. Schreiben Sie weiter, um es erneut zu versuchen, oder benutzen Sie Koordinaten.",
   suggestions: "Orte mit diesem Namen",
   mapToPick: "Karte. Pfeiltasten verschieben, Plus und Minus zoomen, Enter wählt die Mitte.",

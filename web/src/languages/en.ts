@@ -87,6 +87,7 @@ export const english = {
   placeShortLink: "This short link does not say where it leads. Open it in the map, and copy the coordinates or the long link.",
   placeOffEarth: "These numbers are no place on Earth: a latitude is at most 90 degrees, a longitude at most 180.",
   placeAlike: "No city or town has this name. These have one like it.",
+  placeNoPostcodes: "This server knows no postcodes. Write a city or town, or latitude and longitude, for example 52.52, 13.405",
   placeNamesFailed: "The names of places could not be loaded. Write on to try again, or use coordinates.",
   suggestions: "Places with this name",
   mapToPick: "Map. Arrow keys move it, plus and minus zoom, Enter chooses its centre.",

@@ -29,10 +29,10 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
   const chosenByEnter = useSignal<string | null>(null);
   const text = useComputed(() => place.value.text);
   const isName = useComputed(() => /\p{L}/u.test(text.value) && !/^(?:https?|geo):/i.test(text.value.trim()) && place.value.point === null);
-  const codes = useSignal<readonly Postcode[]>([]);
+  const codes = useSignal<readonly Postcode[] | null>(null);
   const isCode = useComputed(() => mayBePostcode(text.value) && place.value.point === null);
   const options = useComputed<readonly Suggestion[]>(() => {
-    const coded = isCode.value ? searchPostcodes(codes.value, text.value, SUGGESTIONS) : [];
+    const coded = isCode.value ? searchPostcodes(codes.value ?? [], text.value, SUGGESTIONS) : [];
     return coded.length > 0 || !isName.value || names.value === null ? coded : search(names.value, text.value, SUGGESTIONS);
   });
   const isOpen = options.value.length > 0 && closedFor.value !== text.value;
@@ -48,7 +48,7 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
   }, [text.value]);
 
   useEffect(() => {
-    if (!isCode.value || codes.value.length > 0) return;
+    if (!isCode.value || codes.value !== null) return;
     let isGone = false;
     postcodes().then((all) => isGone || (codes.value = all), () => undefined); // names and coordinates work without them
     return () => void (isGone = true);
@@ -94,7 +94,7 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
   const said = where === null || !/\p{L}/u.test(text.value) ? null : point(where.lat, where.lng);
   const isWrong = text.value !== "" && where === null && options.value.length === 0 && (!isName.value || names.value !== null || hasFailed.value);
   const words = (): Word =>
-    isShortLink(text.value) ? "placeShortLink" : isOffEarth(text.value) ? "placeOffEarth" : isName.value && hasFailed.value ? "placeNamesFailed" : "placeWrong";
+    isShortLink(text.value) ? "placeShortLink" : isOffEarth(text.value) ? "placeOffEarth" : codes.value?.length === 0 && /\d{3}/.test(text.value) && !/[.,]/.test(text.value) ? "placeNoPostcodes" : isName.value && hasFailed.value ? "placeNamesFailed" : "placeWrong";
   const problem = isWrong ? t(words()) : null;
   const isAlike = isOpen && options.value[0]?.isAlike === true;
   return (

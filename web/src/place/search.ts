@@ -57,7 +57,7 @@ export function places(): Promise<readonly City[]> {
 
 /** A text as names are compared: without accents, case and punctuation. */
 export function plain(text: string): string {
-  return text.normalize("NFKD").replace(/\p{M}/gu, "").normalize("NFC").toLowerCase().replace(/ß/g, "ss").replace(/[-'’.\s]+/g, " ").trim();
+  return text.normalize("NFKD").replace(/\p{M}/gu, "").normalize("NFC").toLowerCase().replace(/ß/g, "ss").replace(/[-'’./()\s]+/g, " ").trim();
 }
 
 /** Places whose name begins with the text, with the whole name first, then the largest. Region or country may follow the name. */
@@ -98,15 +98,38 @@ function named(all: readonly City[], text: string, count: number): Match[] {
     const found = [...whole, ...begun].slice(0, count);
     if (found.length > 0) return found;
   }
-  return [];
+  return wordsOf(all, plain(text), count);
+}
+
+/** Places with these words in their name, in order: "Frankfurt/Main" for Frankfurt am Main. */
+function wordsOf(all: readonly City[], text: string, count: number): Match[] {
+  const words = text.split(" ");
+  if (words.length < 2) return [];
+  const found: Match[] = [];
+  for (const city of all) {
+    const key = city.keys.findIndex((each) => {
+      const own = each.split(" ");
+      let at = -1;
+      return own[0] === words[0] && words.every((word) => (at = own.findIndex((part, place) => place > at && part.startsWith(word))) >= 0);
+    });
+    if (key >= 0 && found.push({ city, key }) === count) break;
+  }
+  return found;
 }
 
 const ALIKE_FROM = 4;
 /** Letters of a name from which two errors are forgiven, where it is one before. */
 const TWO_FROM = 8;
 
-/** The largest places whose name differs from the text by a typing error, the nearest names first. The first letter must be right. */
+/**
+ * The places that a part of the text names, as Berlin for "Berlin Mitte"; else the largest whose name differs from it by a typing error,
+ * the nearest names first. The first letter must be right.
+ */
 function alike(all: readonly City[], text: string, count: number): Match[] {
+  for (const [name, area] of readings(text)) {
+    const found = area === "" ? [] : all.map((city): Match => ({ city, key: city.keys.indexOf(name) })).filter(({ key }) => key >= 0);
+    if (found.length > 0) return found.slice(0, count);
+  }
   for (const [name, area] of readings(text)) {
     if (name.length < ALIKE_FROM) continue;
     const most = name.length < TWO_FROM ? 1 : 2;
@@ -145,23 +168,53 @@ function errorsBetween(one: string, other: string, most: number): number {
   return last[other.length]!;
 }
 
+/** What people write for the name of a large city. */
+const SHORT: Record<string, string> = { nyc: "new york", la: "los angeles", sf: "san francisco" };
+
 /** The name and the area that a text may mean, the likeliest first. One letter is a name in the scripts of China and Japan only. */
 function readings(text: string): [string, string][] {
   const comma = text.indexOf(",");
   const whole = plain(text);
   if (whole.length < 2 && !/[\p{Script=Han}\p{Script=Hangul}]/u.test(whole)) return [];
-  if (comma >= 0) return comma === 0 ? [] : [[plain(text.slice(0, comma)), plain(text.slice(comma + 1).replace(/,/g, " "))]];
+  if (comma >= 0) return comma === 0 ? [] : spelt([[plain(text.slice(0, comma)), plain(text.slice(comma + 1).replace(/,/g, " "))]]);
   const words = whole.split(" ");
-  return words.map((_, at): [string, string] => [words.slice(0, words.length - at).join(" "), words.slice(words.length - at).join(" ")]);
+  const splits = words.map((_, at): [string, string] => [words.slice(0, words.length - at).join(" "), words.slice(words.length - at).join(" ")]);
+  const [first = "", second] = words;
+  return spelt(words.length === 2 && second !== undefined ? [...splits, [second, first]] : splits);
 }
+
+/** Each reading with the other ways to write its name: "NYC", and "St Pölten" for "Sankt Pölten". */
+const spelt = (read: readonly [string, string][]): [string, string][] =>
+  read.flatMap(([name, area]): [string, string][] => {
+    const short = SHORT[name];
+    const holy = name.startsWith("st ") ? ["sankt", "saint"].map((word): [string, string] => [word + name.slice(2), area]) : [];
+    return [...(short === undefined ? [] : [[short, area] as [string, string]]), [name, area], ...holy];
+  });
 
 function lies(city: City, area: string): boolean {
   if (area === "") return true;
-  const names = [city.region, ...countriesOf(city.country), `${city.region} ${countryIn(city.country, language.value)}`];
-  return names.some((each) => plain(each).startsWith(area));
+  const country = countriesOf(city.country);
+  const names = [city.region, ...country, `${city.region} ${countryIn(city.country, language.value)}`];
+  return names.some((each) => plain(each).startsWith(area)) || (city.country === "US" && plain(STATES[area.replaceAll(" ", "")] ?? "?") === plain(city.region));
 }
 
-const countriesOf = (code: string): string[] => [code, countryIn(code, language.value), countryIn(code, "en")];
+/** What people write for a country beside its code and its names. */
+const ALSO: Record<string, readonly string[]> = {
+  AE: ["UAE", "Emirates"],
+  CZ: ["Czech Republic"],
+  GB: ["UK", "Great Britain", "Britain"],
+  NL: ["Holland", "The Netherlands"],
+  US: ["USA", "America"],
+  TR: ["Turkey"],
+};
+const STATES: Record<string, string> = Object.fromEntries(
+  ("al Alabama,ak Alaska,az Arizona,ar Arkansas,ca California,co Colorado,ct Connecticut,de Delaware,dc District of Columbia,fl Florida,ga Georgia,hi Hawaii,id Idaho,il Illinois,in Indiana,ia Iowa,ks Kansas,ky Kentucky," +
+    "la Louisiana,me Maine,md Maryland,ma Massachusetts,mi Michigan,mn Minnesota,ms Mississippi,mo Missouri,mt Montana,ne Nebraska,nv Nevada,nh New Hampshire,nj New Jersey,nm New Mexico,ny New York,nc North Carolina," +
+    "nd North Dakota,oh Ohio,ok Oklahoma,or Oregon,pa Pennsylvania,ri Rhode Island,sc South Carolina,sd South Dakota,tn Tennessee,tx Texas,ut Utah,vt Vermont,va Virginia,wa Washington,wv West Virginia,wi Wisconsin,wy Wyoming"
+  ).split(",").map((each) => [each.slice(0, 2), each.slice(3)]),
+);
+
+const countriesOf = (code: string): string[] => [code, countryIn(code, language.value), countryIn(code, "en"), ...(ALSO[code] ?? [])];
 
 const displays = new Map<string, Intl.DisplayNames>();
 export function countryIn(code: string, tongue: string): string {
