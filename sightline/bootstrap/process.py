@@ -3,6 +3,7 @@
 Stop order: HTTP drains, the actors finish their accepted messages, then the core closes in reverse order of its start.
 """
 
+import io
 import os
 import resource
 import signal
@@ -67,7 +68,8 @@ class Prepared(Value, kw_only=True):
     def note_ready(self) -> None:
         """Tell devices how to trust the server, and record the parts of the data directory."""
         if self.own_tls is not None:
-            _tell_devices(self.public_url, self.own_tls.fingerprint)
+            sys.stderr.write(devices_text(self.public_url, self.own_tls))
+            sys.stderr.flush()
         try:
             record_parts(self.settings.data_dir, kept_parts(self.settings))
         except OSError as error:
@@ -272,13 +274,22 @@ def _issue_certificate(settings: Settings) -> OwnTls:
         return issue(directory, SystemIds(), SystemClock().now_ms(), own_address(), socket.gethostname())
 
 
-def _tell_devices(url: str, fingerprint: str) -> None:
-    """Print how a phone on this network trusts the server: a code with the URL of the authority."""
+def devices_text(url: str, tls: OwnTls) -> str:
+    """Say how a phone on this network trusts the server, with a code of the authority's URL; or that none can."""
     import segno
 
-    sys.stderr.write(
+    from sightline.http.links import other_devices_hint
+
+    if other_devices_hint(url) is not None:
+        found = "it has no network" if tls.left_out is None else f"it has {tls.left_out}"
+        return (
+            f"\nNo phone can open {url}/: --tls auto issues certificates for addresses of private networks, and this "
+            f"machine has none ({found}). Get a certificate for its name, and set SIGHTLINE_TLS_CERT and "
+            "SIGHTLINE_TLS_KEY.\n\n"
+        )
+    code = io.StringIO()
+    segno.make(f"{url}/ca.crt", error="m").terminal(out=code, compact=True)
+    return (
         f"\nFor phones on this network: install the authority from {url}/ca.crt, then open {url}/\n"
-        f"Compare its SHA-256 on the phone: {fingerprint}\n\n"
+        f"Compare its SHA-256 on the phone: {tls.fingerprint}\n\n{code.getvalue()}"
     )
-    segno.make(f"{url}/ca.crt", error="m").terminal(out=sys.stderr, compact=True)
-    sys.stderr.flush()

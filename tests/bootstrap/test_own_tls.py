@@ -6,6 +6,7 @@ import pytest
 from cryptography import x509
 
 from sightline.bootstrap.listeners.own_tls import CA, CA_KEY, FOLDER, OwnTls, issue
+from sightline.bootstrap.process import devices_text
 from sightline.config import SettingsError, load_settings
 from sightline.system.ids import SystemIds
 
@@ -33,6 +34,17 @@ def test_without_a_private_address_only_loopback_is_named(tmp_path: Path, addres
     found = issued(tmp_path, address)
     assert names_of(found) == ["localhost", "harbour.local", "127.0.0.1", "::1"]
     assert found.address == "127.0.0.1"
+
+
+def test_phones_are_told_what_to_install_or_that_none_can_open_the_server(tmp_path: Path):
+    told = devices_text("https://192.168.1.20:8443", issued(tmp_path))
+    assert "install the authority from https://192.168.1.20:8443/ca.crt" in told
+    assert "█" in told, "the code"
+    for address, found in (("203.0.113.5", "it has 203.0.113.5"), (None, "it has no network")):
+        none = devices_text("https://127.0.0.1:8443", issued(tmp_path, address))
+        assert none.startswith("\nNo phone can open https://127.0.0.1:8443/")
+        assert found in none
+        assert "█" not in none
 
 
 def test_the_authority_stays_and_verifies_the_certificate_of_each_start(tmp_path: Path):

@@ -52,6 +52,8 @@ class OwnTls(Value, kw_only=True):
     """SHA-256 of the authority, as devices show it."""
     address: str
     """Address of this machine on the network; loopback if there is none."""
+    left_out: str | None
+    """Address of this machine for which there is no certificate, because it is not of a private network."""
 
 
 def issue(data_dir: Path, ids: Ids, now_ms: int, address: str | None, hostname: str) -> OwnTls:
@@ -102,6 +104,7 @@ def issue(data_dir: Path, ids: Ids, now_ms: int, address: str | None, hostname: 
         ca=ca_pem,
         fingerprint=ca.fingerprint(hashes.SHA256()).hex(":").upper(),
         address=str((own or loopback)[0]),
+        left_out=None if own else address,
     )
 
 
