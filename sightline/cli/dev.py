@@ -87,7 +87,11 @@ async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool
             text = ready_text(said, exports(local.url, consumer, operator), has_manual=is_manual_built())
             sys.stdout.write(json.dumps(said) + "\n" if as_json else text)
             sys.stdout.flush()
-            await server.wait()
+            try:
+                await server.wait()
+            except (KeyboardInterrupt, trio.Cancelled):
+                sys.stderr.write("Stopping. This takes some seconds.\n")
+                raise
     raise LocalServerError("The server has stopped.", local.log_path)
 
 

@@ -44,6 +44,7 @@ from sightline_client.escrow import sign_payment
 from sightline_client.models import ExtensionTerms
 from sightline_client.money import MicroUsdc
 from sightline_client.wallet import LocalWallet
+from tests.http.world import open_world
 
 KEY = "svc_test_000000_" + "A" * 43
 SESSION_ID = "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50"
@@ -267,7 +268,7 @@ def test_a_session_that_nobody_signed_for_names_the_wallet_of_program_and_comman
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (NotReachedError("http://127.0.0.1:9", "refused"), "Check --api or SIGHTLINE_URL, and"),
+        (NotReachedError("http://127.0.0.1:9", "refused"), "Check --api or SIGHTLINE_URL, and that"),
         (NotAuthenticatedError(401, {"code": "NOT_AUTHENTICATED"}), "Set SIGHTLINE_API_KEY; `sightline login`"),
         (NotAuthenticatedError(401, {"detail": "auth:credential"}), "Check SIGHTLINE_API_KEY: this server"),
         (MaxChargeError(2, 1, 0), "above --max-charge 0.000001 USDC. Raise --max-charge."),
@@ -506,6 +507,16 @@ def test_the_default_retry_lasts_as_long_as_the_documents_say() -> None:
     assert round(RetryPolicy().longest_s) == 16
 
 
+async def test_https_to_a_server_without_tls_is_refused_at_once_with_the_right_address() -> None:
+    async with open_world() as world:
+        sl = AsyncSightline(world.base_url.replace("http://", "https://"), KEY)
+        with pytest.raises(NotReachedError) as caught:
+            await sl.me()
+    assert caught.value.is_final
+    assert f"write {world.base_url}." in str(caught.value)
+    assert RetryPolicy().delay_s(caught.value, attempt=1, elapsed_s=0, jitter=1) is None
+
+
 def test_a_server_that_is_down_is_named_before_the_second_attempt_and_once(caplog: pytest.LogCaptureFixture) -> None:
     asked: list[int] = []
 
@@ -525,7 +536,9 @@ def test_a_server_that_is_down_is_named_before_the_second_attempt_and_once(caplo
             sl.webhooks.list()
     assert asked == [0, 1, 1, 1, 2, 2, 3, 3, 3], "what was logged before each attempt"
     first, again, second = (record.getMessage() for record in caplog.records)
-    assert first.startswith("Cannot reach http://127.0.0.1:9: refused.")
+    assert first.startswith(
+        "Cannot reach http://127.0.0.1:9. Check url= or SIGHTLINE_URL, and that the server runs: refused."
+    )
     assert first.endswith("Trying again for at most 0 s.")
     assert again == "http://127.0.0.1:9 answers again."
     assert second == first

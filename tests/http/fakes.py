@@ -101,6 +101,8 @@ class ShownVideo:
         self.clock = clock
         self.is_down = False
         self.refused = trio.Event()
+        self.missed = trio.Event()
+        """Set when a caller asked for a frame before there was one."""
         """A frame was asked for while it was down."""
         self.base_url = "http://video.test"
         self.inputs: dict[str, str] = {}
@@ -153,6 +155,7 @@ class ShownVideo:
         await trio.lowlevel.checkpoint()
         frame = self._newest.get(ref)
         if frame is None:
+            self.missed.set()
             return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
         age_ms = self.clock.now_ms() - frame.received_at_ms
         if age_ms > query.max_age_ms:

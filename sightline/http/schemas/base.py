@@ -221,7 +221,8 @@ class RequestModel(Model):
         label = first.get("ctx", {}).get("label") or cls.label_of(names[0] if names else "body")
         named = f"{names[0]}: " if names else ""
         # Cut at a word, and only what no rule of ours says: the longest list of allowed values fits.
-        message = shorten(f"{named}{first['msg']}", _MESSAGE_LENGTH_MAX, placeholder=" ...")
+        said = first["msg"].removeprefix("Value error, ")
+        message = shorten(f"{named}{said}", _MESSAGE_LENGTH_MAX, placeholder=" ...")
         return Refusal(Code.INVALID_INPUT, label, message)
 
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import trio
 from mcp import Client
 
 from sightline.ports.video import ClipMissing, ClipMissingReason
@@ -59,6 +60,21 @@ async def test_a_server_that_keeps_no_video_says_so_before_a_link_to_a_clip_is_g
         async with agent_of(world, consumer) as client:
             said = await refusal(client, "get_clip", session_id=session_id)
             assert said.startswith("INVALID_INPUT (clip:off): ")
+
+
+async def test_the_first_picture_of_a_view_is_waited_for() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        async with agent_of(world, consumer) as client, trio.open_nursery() as nursery:
+
+            async def show() -> None:
+                await world.video.missed.wait()
+                world.video.show(session_id, 1)
+
+            nursery.start_soon(show)
+            result = await client.call_tool("get_frame", {"session_id": session_id})
+            assert [each.type for each in result.content] == ["image", "text"]
 
 
 async def test_an_error_begins_with_its_code_and_names_it_once() -> None:

@@ -47,6 +47,9 @@ async def test_a_device_sets_its_workspace_online_when_it_is_told_to() -> None:
     (found,) = [entry for entry in log if entry["event"] == "availability_changed"]
     assert (found["availability"], shown["availabilityState"]) == ("ONLINE", "ONLINE")
     assert "advice" not in found
+    (without,) = [entry for entry in log if entry["event"] == "no_area"]
+    assert without["level"] == "warning"
+    assert "--decline-beyond" in without["advice"]
 
 
 async def test_what_a_publisher_prints_is_logged_with_its_session(

@@ -33,9 +33,10 @@ SightlineError
 └── MissingExtraError               an optional dependency is not installed
 """
 
+import ssl
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from sightline_client.verification import Verification
 
@@ -45,11 +46,16 @@ NEXT_STEPS: Mapping[str, str] = {
     "pricing:quoteExpired": NEW_QUOTE,
     "auth:credential": "Check key= or SIGHTLINE_API_KEY: this server does not know it; `sightline login` mints a key.",
     "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
+    "session:funds": "Deposit USDC; without escrow, give the settlement contract an allowance for it too.",
     "clip:off": "Fetch frames instead.",
     "clip:signed": "Ask for the clip without signed.",
     "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
 }
 """Next step of a detail, where that of its class does not fit."""
+
+
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""What OpenSSL says of an answer in plain HTTP."""
 
 
 class SightlineError(Exception):
@@ -213,11 +219,27 @@ class OutcomeUnknownError(SightlineError):
         super().__init__(f"The answer of {method} {path} was lost ({reason}); its outcome is unknown.{step}")
 
 
+def reason_of(error: BaseException) -> str:
+    """Say why a connection failed. A failure of TLS is told by what OpenSSL says, which libraries leave out."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return str(cause or error) or type(error).__name__
+
+
 class NotReachedError(SightlineError):
-    """No connection to the server could be made. The call had no effect."""
+    """No connection to the server could be made. The call had no effect.
+
+    Attributes:
+        is_final: Whether another attempt would fail in the same way.
+    """
 
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"Cannot reach {url}: {reason}. Check url= or SIGHTLINE_URL, and that the server runs.")
+        self.is_final = url.startswith("https://") and any(sign in reason for sign in _NO_TLS)
+        step = f"Check url= or SIGHTLINE_URL, and that the server runs: {reason}."
+        if self.is_final:
+            step = f"The server does not speak TLS there. Check url= or SIGHTLINE_URL: write http://{url[8:]}."
+        super().__init__(f"Cannot reach {url}. {step}")
 
 
 class InvalidResponseError(SightlineError):

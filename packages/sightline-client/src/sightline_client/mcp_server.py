@@ -33,6 +33,7 @@ from sightline_client.errors import (
     SightlineError,
     UnavailableError,
 )
+from sightline_client.frame import Frame
 from sightline_client.models import Session, SessionState, SettlementState
 from sightline_client.money import MicroUsdc
 from sightline_client.retry import NO_OPERATOR
@@ -85,6 +86,9 @@ LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 QUOTES_KEPT: Final = 1_000
 ABOVE_MAXIMUM: Final = "pricing:aboveMaximum"
 STALE: Final = "frame:stale"
+NOT_DECODED: Final = "frame:notDecoded"
+FIRST_WITHIN_S: Final = 15.0
+"""How long a call waits for the first frame of a view."""
 MISMATCH: Final = "idempotency:mismatch"
 WIDTH: Final = 768
 WIDTH_MAX: Final = 1568
@@ -218,7 +222,7 @@ class Tools:
         """
         async with self._connect(ctx) as sl:
             try:
-                frame = await sl.sessions.frame(session_id, width=width, after=after, wait_ms=5_000)
+                frame = await _newest_frame(sl, session_id, width, after)
             except FrameNotAvailableError as error:
                 if error.detail == STALE:
                     return [f"No picture arrives now ({STALE}): the scene may have changed. Call get_frame again."]
@@ -435,6 +439,18 @@ async def _closed_after(sl: AsyncSightline, session_id: str) -> str:
             f"Call end_session with this id; without a call the server ends it {LEASE_S} s after it is live."
         )
     return f"Session {session_id} is {session.state}, charged {session.charged_micro_usdc.usdc} USDC."
+
+
+async def _newest_frame(sl: AsyncSightline, session_id: str, width: int, after: int | None) -> Frame | None:
+    """Fetch the newest frame. The first one of a view may come some seconds after it is LIVE: wait for it."""
+    ends_at_s = anyio.current_time() + FIRST_WITHIN_S
+    while True:
+        try:
+            return await sl.sessions.frame(session_id, width=width, after=after, wait_ms=5_000)
+        except FrameNotAvailableError as error:
+            if error.detail != NOT_DECODED or anyio.current_time() > ends_at_s:
+                raise
+        await anyio.sleep(POLL_S)
 
 
 async def _until_live(sl: AsyncSightline, session_id: str) -> Session:

@@ -24,6 +24,8 @@ POST_FOR_S: Final = 20.0
 """How long heartbeats are posted after the WebSocket failed, before it is tried again."""
 LOOK_EVERY_S: Final = 0.5
 AVAILABILITY_EVERY_S: Final = 5.0
+BEHIND_MAX: Final = 3
+"""Times that the sequence is too low until another device is suspected; once is usual after a start."""
 
 logger = logging.getLogger("sightline_client.operator")
 
@@ -52,8 +54,8 @@ class Report(Protocol):
     """Receives what happens on the device, for a log."""
 
     def __call__(self, event: str, /, **fields: object) -> None:
-        """Take an event: heartbeat_refused, heartbeats_by_post, session_started, session_declined,
-        session_over, call_failed."""
+        """Take an event: heartbeat_refused, other_device, heartbeats_by_post, session_started, session_declined,
+        session_over, call_failed. The level is info unless a field `level` says another."""
 
 
 def log_event(event: str, /, **fields: object) -> None:
@@ -94,6 +96,7 @@ class Operator:
         self._on_availability = on_availability
         self._report = report
         self._sequence = 0
+        self._times_behind = 0
         self._workspace_id = ""
         self._is_wanted: anyio.Event
 
@@ -141,7 +144,7 @@ class Operator:
                     verdict = HeartbeatVerdict.model_validate(await socket.receive_json())
                 if not verdict.ok:
                     self._report("heartbeat_refused", code=verdict.code, message=verdict.hint or verdict.message)
-                    self._sequence = max(self._sequence, verdict.last_sequence or 0)
+                    self._note_ahead(verdict.last_sequence)
                 due_s = await self._sleep_to_next(due_s)
 
     async def _beat_by_post(self) -> None:
@@ -152,10 +155,20 @@ class Operator:
                 await self._client.call("POST", f"/workspaces/{self._workspace_id}/location", body)
             except ApiError as error:
                 self._report("heartbeat_refused", code=error.code, message=error.hint or error.message)
-                self._sequence = max(self._sequence, error.last_sequence or 0)
+                self._note_ahead(error.last_sequence)
             except SightlineError as error:
                 self._report("call_failed", error=str(error))
             due_s = await self._sleep_to_next(due_s)
+
+    def _note_ahead(self, last_sequence: int | None) -> None:
+        """Go on after the sequence that the server has, and say so if another device is ahead again and again."""
+        if last_sequence is None:
+            return
+        self._sequence = max(self._sequence, last_sequence)
+        self._times_behind += 1
+        if self._times_behind == BEHIND_MAX:
+            advice = "Another device sends heartbeats of this workspace. Stop one of them."
+            self._report("other_device", level="warning", advice=advice)
 
     async def _sleep_to_next(self, due_s: float) -> float:
         """Sleep until the next heartbeat is due or wanted; heartbeats that were missed are not made up for."""

@@ -64,7 +64,9 @@ def is_repeatable(error: SightlineError) -> bool:
     Idempotency-Key, and a read has no effect; `OutcomeUnknownError` of a call without a key is raised as it is.
     """
     match error:
-        case NotReachedError() | RateLimitedError():
+        case NotReachedError(is_final=is_final):
+            return not is_final
+        case RateLimitedError():
             return True
         case UnavailableError(detail=detail):
             return detail != NO_OPERATOR

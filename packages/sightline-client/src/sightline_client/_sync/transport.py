@@ -15,6 +15,7 @@ from sightline_client.errors import (
     NotReachedError,
     OutcomeUnknownError,
     SightlineError,
+    reason_of,
 )
 from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import jitter, monotonic_s, new_key, sync_sleep
@@ -129,7 +130,7 @@ class Transport:
         try:
             response = self.http.request(method, self.address(path), json=body, params=query, headers=headers)
         except BEFORE_THE_REQUEST as error:
-            raise NotReachedError(self.url, str(error) or type(error).__name__) from error
+            raise NotReachedError(self.url, reason_of(error)) from error
         except httpx2.ProtocolError as error:
             # Its text can quote headers, among them the API key, so it must not reach a traceback either.
             raise OutcomeUnknownError(method, path, key, type(error).__name__) from None

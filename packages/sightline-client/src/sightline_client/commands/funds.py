@@ -58,7 +58,11 @@ def _wallet_lines(found: "Wallet", is_escrow: bool) -> Iterator[str]:
     yield f"held       {found.held_micro_usdc.usdc} for open sessions"
     if is_escrow:
         yield f"in escrow  {found.escrowed_micro_usdc.usdc}"
-        yield f"spendable  {found.spendable_micro_usdc.usdc} from the allowance; an authorization needs none"
+        from sightline_client.money import MicroUsdc
+
+        free = MicroUsdc(max(0, found.tracked_balance - found.held_micro_usdc))
+        yield f"spendable  {free.usdc} with a payment that the wallet signs, which needs no allowance"
+        yield f"           {found.spendable_micro_usdc.usdc} within the allowance"
         return
     if found.limits is None:
         yield "limits     none set on the contract"

@@ -1,6 +1,7 @@
 """Commands of a consumer: signup, login, keys, invitations, statement, watch, clip, listen, verify."""
 
 import base64
+import json
 import re
 import subprocess
 import sys
@@ -36,8 +37,8 @@ from sightline_client.commands.printing import payment_text, print_value, time_t
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
-    from sightline_client import Event, Sightline
-    from sightline_client.models import MintedKey, MonthStatement, Workspace
+    from sightline_client import Event, Frame, Sightline
+    from sightline_client.models import MintedKey, MonthStatement, Session, Workspace
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Watch"
@@ -269,6 +270,27 @@ def _above_0(fps: float) -> float:
     return fps
 
 
+def _say_frame(path: Path, frame: "Frame", *, as_json: bool) -> None:
+    said = {"frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
+    text = f"{path}: {frame.age_ms} ms old, meter {frame.meter_state}"
+    typer.echo(json.dumps(said) if as_json else text, err=True)
+
+
+PAUSED: Final = {
+    "GEOFENCE_EXIT": "the operator is not at the place",
+    "LOCATION_STALE": "the operator's device sends no position",
+    "MEDIA_LOST": "the operator's device sends no video",
+}
+
+
+def _say_pause(session: "Session", *, as_json: bool) -> None:
+    """Say why nothing is charged."""
+    reason = None if session.pause_reason is None else str(session.pause_reason)
+    if reason is not None:
+        text = f"Paused, nothing is charged: {PAUSED.get(reason, reason)}."
+        typer.echo(json.dumps({"pauseReason": reason}) if as_json else text, err=True)
+
+
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def watch(
     lat: Lat,
@@ -301,18 +323,23 @@ def watch(
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         try:
             with view:
+                state = "RUNNING"
                 for frame in frames:
                     path = out / f"{frame.sequence:08}.jpg"
                     path.write_bytes(frame.jpeg)
                     saved += 1
-                    typer.echo(f"{path}: {frame.age_ms} ms old, meter {frame.meter_state}", err=True)
+                    _say_frame(path, frame, as_json=as_json)
+                    if frame.meter_state == "PAUSED" != state:
+                        _say_pause(view.refresh(), as_json=as_json)
+                    state = frame.meter_state
                     if saved == count:
                         break
         except KeyboardInterrupt:
             if not view.is_entered:
                 raise
             is_stopped = True
-            typer.echo(f"Session {view.session.id} has ended.", err=True)
+            if not as_json:
+                typer.echo(f"Session {view.session.id} has ended.", err=True)
         receipt, config = view.receipt(), sl.config()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {

@@ -181,6 +181,12 @@ async def _problem(client: AsyncSightline) -> str | None:
 async def _go_online(client: AsyncSightline) -> None:
     """Set the workspace ONLINE if it is OFFLINE. One that is BUSY has a session, and is ONLINE after it."""
     workspace = await client.workspaces.get(str((await client.me()).workspace_id))
+    if workspace.coverage_lat is None:
+        advice = (
+            "It has no area, so it is offered sessions of every place in the world, and only those at its position are "
+            "paid. Set an area on the page Film of the console, or decline others by --decline-beyond METRES."
+        )
+        log_line("no_area", level="warning", workspace=workspace.slug, advice=advice)
     if workspace.availability_state == "OFFLINE":
         await client.workspaces.update(workspace.id, availability_state="ONLINE")
 
