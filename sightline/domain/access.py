@@ -196,11 +196,21 @@ class Rule(Value, kw_only=True):
 API_KEY_REQUIRED: Final = Refusal(
     Code.NOT_AUTHORIZED, "auth:apiKeyRequired", "A browser sends the cookie with every stream; tickets are for API keys"
 )
-WORKSPACE_NOT_SELECTED: Final = Refusal(Code.INVALID_INPUT, "workspaceNotSelected")
-WALLET_SESSION_REQUIRED: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:walletSessionRequired")
-NOT_A_WALLET_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:walletSessionRequired")
-ROLE_MISSING: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:role")
-WORKSPACE_MISMATCH: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:mismatch")
+WORKSPACE_NOT_SELECTED: Final = Refusal(
+    Code.INVALID_INPUT, "workspaceNotSelected", "Select a workspace after signing in"
+)
+WALLET_SESSION_REQUIRED: Final = Refusal(
+    Code.NOT_AUTHORIZED,
+    "apiKey:walletSessionRequired",
+    "An API key cannot make this call; sign in with a wallet of the workspace",
+)
+NOT_A_WALLET_SESSION: Final = Refusal(
+    Code.NOT_AUTHENTICATED, "auth:walletSessionRequired", "An API key cannot make this call; sign in with the wallet"
+)
+ROLE_MISSING: Final = Refusal(
+    Code.NOT_AUTHORIZED, "workspace:role", "Your role in the workspace does not allow this call"
+)
+WORKSPACE_MISMATCH: Final = Refusal(Code.NOT_AUTHORIZED, "workspace:mismatch", "The credential is of another workspace")
 OTHER_SESSION: Final = Refusal(Code.NOT_AUTHORIZED, "apiKey:session", "The API key opens one view only")
 GUEST: Final = Refusal(Code.NOT_AUTHORIZED, "share:readOnly", "A share link shows a view and its picture, nothing else")
 

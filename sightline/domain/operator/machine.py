@@ -101,7 +101,7 @@ NOT_ONLINE = Refusal(Code.UNAVAILABLE, "dispatch:notOnline", "No operator availa
 BUSY = Refusal(
     Code.INVALID_STATE, "workspace:busy", "Availability cannot change while the workspace is BUSY", state="BUSY"
 )
-NO_CLAIM = Refusal(Code.INVALID_STATE, "session:state")
+NO_CLAIM = Refusal(Code.INVALID_STATE, "session:state", "The workspace is not reserved for the session any more")
 OTHER_LIVE = Refusal(
     Code.INVALID_STATE, "session:operatorLive", "The operator is live in another session", state="ASSIGNED"
 )

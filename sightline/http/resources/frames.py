@@ -36,9 +36,15 @@ from sightline.ports.video import (
 BOUNDARY: Final = "sightline-frame"
 _ERRORS: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE, Code.VIDEO_ERROR)
 _MISSING: Final = {
-    FrameMissingReason.NOT_DECODED: Refusal(Code.FRAME_NOT_AVAILABLE, "frame:notDecoded", retry_after_s=1),
-    FrameMissingReason.STALE: Refusal(Code.FRAME_NOT_AVAILABLE, "frame:stale", retry_after_s=1),
-    FrameMissingReason.TOO_LARGE: Refusal(Code.FRAME_NOT_AVAILABLE, "frame:tooLarge"),
+    FrameMissingReason.NOT_DECODED: Refusal(
+        Code.FRAME_NOT_AVAILABLE, "frame:notDecoded", "No picture has been decoded yet", retry_after_s=1
+    ),
+    FrameMissingReason.STALE: Refusal(
+        Code.FRAME_NOT_AVAILABLE, "frame:stale", "The newest picture is older than maxAgeMs", retry_after_s=1
+    ),
+    FrameMissingReason.TOO_LARGE: Refusal(
+        Code.FRAME_NOT_AVAILABLE, "frame:tooLarge", "The video is larger than this server decodes; watch it by WHEP"
+    ),
 }
 _SIGNING_OFF: Final = Refusal(Code.INVALID_INPUT, "frame:signed", "This server does not sign frames")
 _NOT_SIGNED: Final = Refusal(Code.VIDEO_ERROR, "frame:notSigned", "The frame could not be signed")
@@ -78,9 +84,15 @@ _NO_CLIP: Final = {
         "clip:off",
         "This server keeps no video for clips; its host can set SIGHTLINE_VIDEO_CLIP_SECONDS",
     ),
-    ClipMissingReason.NOT_RECEIVED: Refusal(Code.FRAME_NOT_AVAILABLE, "clip:notReceived", retry_after_s=1),
-    ClipMissingReason.STALE: Refusal(Code.FRAME_NOT_AVAILABLE, "clip:stale", retry_after_s=1),
-    ClipMissingReason.UNREADABLE: Refusal(Code.FRAME_NOT_AVAILABLE, "clip:unreadable"),
+    ClipMissingReason.NOT_RECEIVED: Refusal(
+        Code.FRAME_NOT_AVAILABLE, "clip:notReceived", "No video has arrived yet", retry_after_s=1
+    ),
+    ClipMissingReason.STALE: Refusal(
+        Code.FRAME_NOT_AVAILABLE, "clip:stale", "No video has arrived for some seconds", retry_after_s=1
+    ),
+    ClipMissingReason.UNREADABLE: Refusal(
+        Code.FRAME_NOT_AVAILABLE, "clip:unreadable", "The video that arrived cannot be written as a file"
+    ),
 }
 _CLIP_SIGNING_OFF: Final = Refusal(Code.INVALID_INPUT, "clip:signed", "This server does not sign clips")
 _CLIP_IS_WEBM: Final = Refusal(

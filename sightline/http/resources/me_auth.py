@@ -70,7 +70,7 @@ class MeAndAuth:
     async def _key_identity(self, principal: ApiKeyPrincipal) -> JsonObject:
         found = await self._services.broker.reads.workspaces([principal.workspace_id])
         if not found:
-            raise RefusedError(Refusal(Code.NOT_AUTHENTICATED, "auth:credential"))
+            raise RefusedError(Refusal(Code.NOT_AUTHENTICATED, "auth:credential", "The API key's workspace is gone"))
         workspace = found[0]
         return {
             "kind": "api_key",

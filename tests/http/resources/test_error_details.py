@@ -1,11 +1,30 @@
 """Errors say what to do: the present state, the missing scope, the last sequence, the field that was meant."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
+import sightline
 from sightline.http.schemas.base import edit_distance, resembling
 from tests.http.world import BERLIN, World, data_of, error_of
 
 SESSIONS = "/api/v1/sessions"
+PACKAGE = Path(sightline.__file__).parent
+
+
+def test_each_refusal_that_has_a_label_says_what_is_wrong_in_this_call() -> None:
+    made = [
+        (path.name, node.lineno)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Refusal"
+        and len(node.args) == 2
+        and "message" not in {each.arg for each in node.keywords}
+    ]
+    assert made == []
 
 
 async def test_a_refused_transition_names_the_present_state(world: World) -> None:
