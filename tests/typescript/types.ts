@@ -38,6 +38,7 @@ export function position(event: Events<"/api/v1/sessions/{id}/events">): number 
 }
 export function closed(event: Events<"/api/v1/workspaces/{id}/events">): string | null {
   if (event.event === "requestClosed") return event.data.sessionId;
+  if (event.event === "assignmentClosed") return event.data.sessionId;
   return event.event === "workspace" ? null : event.data.state;
 }
 

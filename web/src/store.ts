@@ -177,8 +177,15 @@ export function tell(session: Session): void {
   told.value = new Map(told.value).set(session.id, session);
 }
 
+/** Another operator may have the session by now: it is no longer a job of this workspace. */
+function forgetJob(id: string): void {
+  if (told.value.get(id)?.operatorWorkspaceId === workspace.value?.id) drop(id);
+}
+
+const drop = (id: string): void => void (told.value = new Map([...told.value].filter(([each]) => each !== id)));
+
 function forgetRequest(id: string): void {
-  if (told.value.get(id)?.state === "REQUESTED") told.value = new Map([...told.value].filter(([each]) => each !== id));
+  if (told.value.get(id)?.state === "REQUESTED") drop(id);
 }
 
 /** A suspension makes the workspace OFFLINE: ask which it is before either is shown. */
@@ -195,7 +202,10 @@ function readMissed(workspaceId: string): void {
     if (!isOwn || !["REQUESTED", "ASSIGNED", "LIVE"].includes(known.state)) continue;
     need(api.GET("/api/v1/sessions/{id}", { params: { path: { id: known.id } } })).then(
       (found) => told.value.get(known.id) === known && tell(found), // an event of the stream is newer
-      () => undefined, // read again when the stream is next opened
+      (error: unknown) => {
+        // A session of others now, such as a job that was declined. Anything else is read again when the stream is next opened.
+        if (error instanceof ApiError && (error.status === 403 || error.status === 404) && told.value.get(known.id) === known) drop(known.id);
+      },
     );
   }
 }
@@ -213,6 +223,7 @@ effect(() => {
     onEvent: (name, data) => {
       if (name === "workspace") void learn(data as Model["Workspace"]);
       if (name === "assignment" || name === "session" || name === "request") tell(data as Session);
+      if (name === "assignmentClosed") forgetJob((data as { sessionId: string }).sessionId);
       // A request that this workspace accepted is closed as a request, and stays as its session.
       if (name === "requestClosed") forgetRequest((data as { sessionId: string }).sessionId);
     },

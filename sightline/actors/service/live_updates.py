@@ -34,11 +34,19 @@ class ClosedRequest(NamedTuple):
     session_id: str
 
 
+class ClosedAssignment(NamedTuple):
+    """A session that was reported as an assignment and that the workspace no longer operates."""
+
+    session_id: str
+
+
 class Update(NamedTuple):
     """One part of the watched state."""
 
-    kind: Literal["session", "meter", "location", "workspace", "assignment", "request", "requestClosed"]
-    value: SessionStatus | MeterStatus | LocationStatus | Workspace | ClosedRequest
+    kind: Literal[
+        "session", "meter", "location", "workspace", "assignment", "assignmentClosed", "request", "requestClosed"
+    ]
+    value: SessionStatus | MeterStatus | LocationStatus | Workspace | ClosedAssignment | ClosedRequest
 
 
 Updates: TypeAlias = AbstractAsyncContextManager[AsyncIterator[Update]]
@@ -117,6 +125,8 @@ class _WorkspaceUpdates:
         """Requests that the client knows as open."""
         self._open: dict[str, None] = {}
         """Sessions of the workspace that the client knows as open."""
+        self._assigned: set[str] = set()
+        """Those of them that the client knows as assignments."""
 
     async def all(self) -> AsyncGenerator[Update, None]:
         """First the present state, then every change. An assignment that was taken is acknowledged."""
@@ -165,17 +175,27 @@ class _WorkspaceUpdates:
         return [status.terms.id for status in page.items]
 
     async def _sessions(self, session_ids: Sequence[str]) -> list[Update]:
-        """The session as `assignment` for the operator's side, as `session` for the consumer's."""
+        """The session as `assignment` for the operator's side, as `session` for the consumer's.
+
+        `assignmentClosed` after a decline or a withdrawal, which leave the session without its operator.
+        """
         updates: list[Update] = []
         for session_id in dict.fromkeys(session_ids):
             session = await self._look_up.find_session(session_id)
             if session is None:
                 continue
             sides, status = parties_of(session, self._id), self._reads.status_of(session, self._id)
-            if status.state in OPEN_STATES:
+            is_open = bool(sides) and status.state in OPEN_STATES
+            if is_open:
                 self._open[session_id] = None
             else:
                 self._open.pop(session_id, None)
+            if session_id in self._assigned and Party.OPERATOR not in sides:
+                updates.append(Update("assignmentClosed", ClosedAssignment(session_id)))
+            if is_open and Party.OPERATOR in sides:
+                self._assigned.add(session_id)
+            else:
+                self._assigned.discard(session_id)
             updates += [Update("assignment", status)] if Party.OPERATOR in sides else []
             updates += [Update("session", status)] if Party.CONSUMER in sides else []
         return updates

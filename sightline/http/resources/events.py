@@ -9,7 +9,7 @@ from typing import Final, final
 import orjson
 import trio
 
-from sightline.actors.service.live_updates import ClosedRequest, Update, Updates
+from sightline.actors.service.live_updates import ClosedAssignment, ClosedRequest, Update, Updates
 from sightline.domain.access import Operation
 from sightline.domain.errors import RefusedError, SightlineError
 from sightline.domain.operator.model import Workspace
@@ -23,6 +23,7 @@ from sightline.http.resources.streams import StreamSlots
 from sightline.http.schemas.events import (
     SESSION_EVENTS,
     WORKSPACE_EVENTS,
+    assignment_closed_json,
     request_closed_json,
     session_location_json,
 )
@@ -51,6 +52,8 @@ def update_json(update: Update, *, shows_whip_url: bool, play_url: PlayUrl) -> J
             return session_location_json(location)
         case Workspace() as workspace:
             return workspace_json(workspace)
+        case ClosedAssignment() as closed:
+            return assignment_closed_json(closed)
         case ClosedRequest() as closed:
             return request_closed_json(closed)
 
@@ -103,6 +106,7 @@ class EventResources:
         TAG,
         "The caller's workspace, its sessions and open requests, now and on every change",
         description="`session` is a session that the workspace requested, `assignment` one that it operates. "
+        "`assignmentClosed` says that it no longer operates it, after a decline or a withdrawal. "
         "`request` is an open request within the coverage of an operator; `requestClosed` says that it can no longer "
         "be accepted. Otherwise like a session's stream.",
         operation=Operation.WATCH_EVENTS,

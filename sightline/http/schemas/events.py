@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field
 
-from sightline.actors.service.live_updates import ClosedRequest
+from sightline.actors.service.live_updates import ClosedAssignment, ClosedRequest
 from sightline.domain.session.status import LocationStatus
 from sightline.http.schemas.base import Input, Instant, Output, Uuid, coordinate, iso
 from sightline.http.schemas.sessions import Meter, Session
@@ -47,6 +47,12 @@ class StreamTicket(Output):
     expires_at: Instant
 
 
+class AssignmentClosed(Output):
+    """A session that was announced as an assignment and that the workspace no longer operates."""
+
+    session_id: Uuid
+
+
 class RequestClosed(Output):
     """A request that was announced and can no longer be accepted."""
 
@@ -61,6 +67,7 @@ WORKSPACE_EVENTS: Final[Mapping[str, type[BaseModel]]] = MappingProxyType(
     {
         "workspace": Workspace,
         "assignment": Session,
+        "assignmentClosed": AssignmentClosed,
         "session": Session,
         "request": Session,
         "requestClosed": RequestClosed,
@@ -81,6 +88,11 @@ def session_location_json(status: LocationStatus) -> dict[str, object]:
         "receivedAt": iso(fix.at_ms),
         "inGeofence": status.is_in_geofence,
     }
+
+
+def assignment_closed_json(closed: ClosedAssignment) -> dict[str, object]:
+    """Present a closed assignment as `AssignmentClosed`."""
+    return {"sessionId": closed.session_id}
 
 
 def request_closed_json(closed: ClosedRequest) -> dict[str, object]:

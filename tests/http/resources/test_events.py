@@ -260,3 +260,36 @@ async def test_a_consumer_hears_of_no_requests_of_others(world: World) -> None:
         own = await world.request(other)
         names = [await events.next(), await events.next()]
         assert {(name, data["id"]) for _, name, data in names} <= {("workspace", other.id), ("session", own["id"])}
+
+
+async def test_an_operator_that_declines_hears_that_the_assignment_is_closed_once(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    await operator.go_online()
+    session = await world.request(consumer)
+    path = f"/api/v1/sessions/{session['id']}"
+    async with watching(operator.key, f"{operator.path}/events") as events:
+        data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+        await events.until("assignment", id=session["id"], state="ASSIGNED")
+        data_of(await operator.key.post(f"{path}/decline"))
+        assert await events.until("assignmentClosed") == {"sessionId": session["id"]}
+        data_of(await consumer.key.delete(path))
+        other = await world.request(consumer)
+        accept = f"/api/v1/sessions/{other['id']}/accept"
+        data_of(await operator.key.post(accept, {"operatorWorkspaceId": operator.id}))
+        heard = []
+        while "assignment" not in heard:
+            heard.append((await events.next())[1])
+        assert "assignmentClosed" not in heard
+
+
+async def test_an_operator_that_is_also_the_consumer_hears_of_its_decline_before_the_open_session(world: World) -> None:
+    party = await world.party("CONSUMER", "SUPPLIER")
+    await party.go_online()
+    session = await world.request(party)
+    path = f"/api/v1/sessions/{session['id']}"
+    async with watching(party.key, f"{party.path}/events") as events:
+        data_of(await party.key.post(f"{path}/accept", {"operatorWorkspaceId": party.id}))
+        await events.until("session", id=session["id"], state="ASSIGNED")
+        data_of(await party.key.post(f"{path}/decline"))
+        assert await events.until("assignmentClosed") == {"sessionId": session["id"]}
+        await events.until("session", id=session["id"], state="REQUESTED")

@@ -404,6 +404,7 @@ export const arabic: Catalogue = {
   earnAtMost: "تكسب بحدّ أقصى",
   outside: "أنت خارج نطاق {radius}. بعد بضع ثوانٍ في الخارج لا يُدفع عن الوقت.",
   declineHint: "إذا رفضت خلال 20 ثانية فلا يُحسب عليك. يُسأل مصوّر آخر.",
+  declined: "رُفض الطلب",
   startFilming: "ابدأ التصوير",
   stopFilming: "أوقف التصوير",
   stopAsk: "هل توقف التصوير الآن؟ بذلك تنتهي المشاهدة. المكتسب حتى الآن: {amount}.",

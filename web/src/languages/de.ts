@@ -404,6 +404,7 @@ export const german: Catalogue = {
   earnAtMost: "Sie verdienen höchstens",
   outside: "Sie sind außerhalb des Umkreises von {radius}. Nach einigen Sekunden außerhalb wird Zeit nicht bezahlt.",
   declineHint: "Wer innerhalb von 20 Sekunden ablehnt, hat keinen Nachteil. Ein anderer Anbieter wird gefragt.",
+  declined: "Abgelehnt",
   startFilming: "Aufnahme beginnen",
   stopFilming: "Aufnahme beenden",
   stopAsk: "Das Filmen jetzt beenden? Damit endet die Ansicht. Bisher verdient: {amount}.",

@@ -402,6 +402,7 @@ export const english = {
   earnAtMost: "You earn at most",
   outside: "You are outside of the area of {radius}. After a few seconds outside, time is not paid.",
   declineHint: "If you decline within 20 seconds, it does not count against you. Another operator is asked.",
+  declined: "Declined",
   startFilming: "Start filming",
   stopFilming: "Stop filming",
   stopAsk: "Stop filming now? That ends the view. Earned so far: {amount}.",

@@ -39,7 +39,10 @@ export function followShared(path: string, listener: Required<Listener>): () => 
     new Promise((done) => {
       isLeading = true;
       const stop = follow(path, {
-        onState: (state) => pass({ kind: "state", isOpen: (isOpen = state) }),
+        onState: (state) => {
+          if (state) newest.clear(); // it begins with the present state, and tells nothing of what left the workspace meanwhile
+          pass({ kind: "state", isOpen: (isOpen = state) });
+        },
         onEvent: (name, data) => {
           const message: Message = { kind: "event", name, data };
           newest.set(subjectOf(data), message);

@@ -91,6 +91,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         onEvent: (name, data) => {
           if (name === "workspace") void learn(data as Model["Workspace"]);
           if (name === "assignment") takeJob(data as Session);
+          if (name === "assignmentClosed" && job.value?.id === (data as { sessionId: string }).sessionId) job.value = null;
           if (name === "request" || name === "requestClosed") requestsTold.value += 1;
         },
       },
@@ -293,7 +294,7 @@ function Job({ client, ownId, job, meter, fix, isOffline }: JobProps) {
         ]} />
         {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         <Button id="start" kind="main" run={async () => (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session)}>{t("startFilming")}</Button>
-        <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null))}>{t("decline")}</Button>
+        <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null), notify("declined"))}>{t("decline")}</Button>
         <p class="hint">{t("declineHint")}</p>
       </Card>
     );

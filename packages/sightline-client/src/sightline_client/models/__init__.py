@@ -50,6 +50,7 @@ from sightline_client.models.receipts import (
 )
 from sightline_client.models.sessions import (
     AssignedSession,
+    AssignmentClosed,
     CancelledAssignments,
     EndedBy,
     MadeShare,
@@ -123,6 +124,7 @@ __all__ = [
     "ApiKeyLimits",
     "ApiKeyList",
     "AssignedSession",
+    "AssignmentClosed",
     "Availability",
     "BoundWorkspace",
     "CancelledAssignments",

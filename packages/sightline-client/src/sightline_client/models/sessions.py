@@ -220,6 +220,12 @@ class StreamTicket(Model):
     expires_at: Time
 
 
+class AssignmentClosed(Model):
+    """An assignment that the workspace no longer operates: it was declined or withdrawn."""
+
+    session_id: str
+
+
 class RequestClosed(Model):
     """An open request that can no longer be accepted."""
 
