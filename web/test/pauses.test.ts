@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gapsOf, merged, pauseEndsAt, pausedMs, type Pause } from "../src/live/pauses";
+import { gapsOf, inSeconds, merged, pauseEndsAt, pausedMs, type Pause } from "../src/live/pauses";
 
 const T0 = Date.parse("2026-11-25T10:00:00Z");
 const at = (seconds: number): string => new Date(T0 + seconds * 1000).toISOString();
@@ -33,7 +33,7 @@ test("all pauses together end the session after 180 s", () => {
   assert.equal(pauseEndsAt(meter(...before, pause(20, 40), pause(200, null))), after(235), "a pause within another counts once");
 });
 
-test("a time without position and picture is one gap of its own name, and the gaps add up", () => {
+test("each part of a pause has the reasons of its own time, and the parts add up", () => {
   const windows = [
     { from: at(10), to: at(13), reason: "GEOFENCE_EXIT" },
     { from: at(12), to: at(20), reason: "LOCATION_STALE" },
@@ -43,7 +43,34 @@ test("a time without position and picture is one gap of its own name, and the ga
     { from: at(63), to: null, reason: "LOCATION_STALE" },
   ] as const;
   const gaps = gapsOf(windows, after(90));
-  assert.deepEqual(gaps.map(({ from, to, isSilent }) => [(from - T0) / 1000, (to - T0) / 1000, isSilent]), [[10, 20, false], [40, 52, true], [60, 90, false]]);
-  assert.deepEqual(gaps[0]?.reasons, ["GEOFENCE_EXIT", "LOCATION_STALE"]);
+  assert.deepEqual(gaps.map(({ from, to, reasons }) => [(from - T0) / 1000, (to - T0) / 1000, ...reasons]), [
+    [10, 12, "GEOFENCE_EXIT"],
+    [12, 20, "LOCATION_STALE"],
+    [40, 52, "LOCATION_STALE", "MEDIA_LOST"],
+    [60, 63, "MEDIA_LOST"],
+    [63, 90, "LOCATION_STALE"],
+  ]);
   assert.equal(gaps.reduce((sum, { from, to }) => sum + to - from, 0), pausedMs(windows, after(90)));
+});
+
+test("a phone that left the area and was then closed has a part for each reason", () => {
+  const windows = [
+    { from: at(10), to: at(22), reason: "GEOFENCE_EXIT" },
+    { from: at(21), to: at(35), reason: "MEDIA_LOST" },
+    { from: at(20.5), to: at(34), reason: "LOCATION_STALE" },
+  ] as const;
+  const parts = (found: ReturnType<typeof gapsOf>) => found.map(({ from, to, reasons }) => [(from - T0) / 1000, (to - T0) / 1000, ...reasons]);
+  assert.deepEqual(parts(gapsOf(windows, after(60))), [[10, 21, "GEOFENCE_EXIT"], [21, 35, "LOCATION_STALE", "MEDIA_LOST"]]);
+  const never = [{ ...windows[0], to: null }, windows[1], windows[2]] as const;
+  assert.deepEqual(parts(gapsOf(never, after(60))), [
+    [10, 20.5, "GEOFENCE_EXIT"], [20.5, 34, "GEOFENCE_EXIT", "LOCATION_STALE", "MEDIA_LOST"], [34, 60, "GEOFENCE_EXIT"],
+  ]);
+});
+
+test("the seconds of the parts add up to what was not charged, whatever was rounded", () => {
+  const parts = [{ from: 0, to: 12_500 }, { from: 20_000, to: 33_400 }];
+  assert.deepEqual(inSeconds(parts, 26), [13, 13]);
+  assert.deepEqual(inSeconds(parts, 25), [12, 13]);
+  assert.deepEqual(inSeconds(parts, 40), [13, 13], "not where the shortest charge or the longest time decided");
+  assert.deepEqual(inSeconds([], 0), []);
 });

@@ -29,16 +29,56 @@ export interface Gap {
   from: number;
   to: number;
   reasons: readonly Reason[];
-  /** Whether for most of it neither position nor picture arrived: not the device alone, but its way to the server was cut. */
-  isSilent: boolean;
 }
-/** The time that is not charged, in pieces that do not overlap, each with what was missing in it. */
+/** Position and video are proved about every 2 s, so two of them that stop together seem to stop this far from each other. */
+const TOGETHER_MS = 2000;
+
+/** The time that is not charged, cut where another reason begins or ends: parts that do not overlap, each with all its reasons. */
 export function gapsOf(windows: readonly Model["MeterWindow"][], endMs: number): Gap[] {
-  return merged(windows, endMs).map(([from, to]) => {
-    const within = windows.filter((each) => Date.parse(each.from) >= from && Date.parse(each.from) <= to);
-    const lastedMs = (reason: Reason): number => pausedMs(within.filter((each) => each.reason === reason), endMs);
-    const isSilent = 2 * Math.min(lastedMs("LOCATION_STALE"), lastedMs("MEDIA_LOST")) > to - from;
-    return { from, to, reasons: [...new Set(within.map((each) => each.reason))], isSilent };
+  return merged(windows, endMs).flatMap((span) => distinct(partsOf(span, windows, endMs)));
+}
+
+function partsOf([from, to]: Span, windows: readonly Model["MeterWindow"][], endMs: number): Gap[] {
+  const spans = windows.map((each): [...Span, Reason] => [Date.parse(each.from), each.to === null ? endMs : Date.parse(each.to), each.reason]);
+  const inside = spans.flatMap(([start, end]) => [start, end]).filter((each) => each > from && each < to);
+  const cuts = [...new Set([from, ...inside, to])].sort((a, b) => a - b);
+  return cuts.slice(0, -1).map((start, index) => {
+    const end = cuts[index + 1] ?? to;
+    const reasons = spans.filter((each) => each[0] <= start && each[1] >= end).map((each) => each[2]);
+    return { from: start, to: end, reasons: [...new Set(reasons)].sort() };
+  });
+}
+
+/** Parts of one pause without those that are too short to tell anything: each becomes part of its longer neighbour. */
+function distinct(parts: readonly Gap[]): Gap[] {
+  const lengthOf = (part: Gap | undefined): number => (part === undefined ? 0 : part.to - part.from);
+  const found: Gap[] = [];
+  for (const part of parts) {
+    const before = found.at(-1);
+    if (before?.reasons.join() === part.reasons.join()) found[found.length - 1] = { ...before, to: part.to };
+    else found.push(part);
+  }
+  const index = found.reduce((least, part, at) => (lengthOf(part) < lengthOf(found[least]) ? at : least), 0);
+  const [before, short, after] = [found[index - 1], found[index], found[index + 1]];
+  if (short === undefined || found.length === 1 || lengthOf(short) >= TOGETHER_MS) return found;
+  if (before !== undefined && lengthOf(before) >= lengthOf(after)) found.splice(index - 1, 2, { ...before, to: short.to });
+  else if (after !== undefined) found.splice(index, 2, { ...after, from: short.from });
+  return distinct(found);
+}
+
+/** Whole seconds of each part, rounded so that they add up to the seconds that were not charged. */
+export function inSeconds(parts: readonly Pick<Gap, "from" | "to">[], notCharged: number): number[] {
+  const lengths = parts.map((each) => (each.to - each.from) / 1000);
+  const sum = lengths.reduce((all, each) => all + each, 0);
+  // They are further apart where the shortest charge or the longest time decided, and not the pauses.
+  const factor = Math.abs(notCharged - sum) < 2 && sum > 0 ? notCharged / sum : 1;
+  let [exact, told] = [0, 0];
+  return lengths.map((each) => {
+    exact += each * factor;
+    const until = Math.round(exact);
+    const seconds = until - told;
+    told = until;
+    return seconds;
   });
 }
 

@@ -6,7 +6,7 @@ import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
 import { clock, dateTime, timeOf, usdc, withoutFee } from "../format";
 import { endingOf } from "../live/endings";
-import { gapsOf } from "../live/pauses";
+import { gapsOf, inSeconds, merged, type Gap } from "../live/pauses";
 import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, grossRows, useReading } from "../parts";
 import { placeOf } from "../place/names";
 import { go, link, place } from "../router";
@@ -154,15 +154,24 @@ function Verify({ receipt }: { receipt: Signal<Data | null> }) {
   );
 }
 
+/** Where both signals were missing, it was not the device alone: its way to the server was cut. */
+function missing(reasons: Gap["reasons"]): string {
+  const isSilent = reasons.includes("LOCATION_STALE") && reasons.includes("MEDIA_LOST");
+  const others = isSilent ? reasons.filter((each) => each === "GEOFENCE_EXIT") : reasons;
+  return [...others.map((each) => wordOf(REASONS, each)), ...(isSilent ? [t("reasonSilent")] : [])].join(" ");
+}
+
 function Timeline({ session, meter }: { session: Data["session"]; meter: Data["meter"] }) {
   if (session.startedAt === null) return <p class="dim">{t("neverLive")}</p>;
   const start = Date.parse(session.startedAt);
   const end = Date.parse(session.endedAt);
   const length = Math.max(1, end - start);
   const gaps = gapsOf(meter.windows, end);
+  const notCharged = Math.max(0, Math.floor(length / 1000) - session.cleanSeconds);
+  const seconds = inSeconds(gaps, notCharged);
   return (
     <>
-      <div class="timeline" role="img" aria-label={t("timelineOf", { count: gaps.length })}>
+      <div class="timeline" role="img" aria-label={t("timelineOf", { count: merged(meter.windows, end).length })}>
         {meter.windows.map((each) => {
           const from = Math.max(start, Date.parse(each.from));
           const to = Math.min(end, each.to === null ? end : Date.parse(each.to));
@@ -179,7 +188,7 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
         rows={[
           [t("lasted"), clock(length / 1000)],
           [t("proved"), clock(session.cleanSeconds)],
-          [t("notCharged"), <strong id="not-charged">{clock(Math.max(0, Math.floor(length / 1000) - session.cleanSeconds))}</strong>],
+          [t("notCharged"), <strong id="not-charged">{clock(notCharged)}</strong>],
         ]}
       />
       {meter.windows.length === 0 ? (
@@ -188,10 +197,10 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
         <>
         <h3>{t("pauseReasons")}</h3>
         <ul class="windows">
-          {gaps.map(({ from, to, reasons, isSilent }) => (
+          {gaps.map(({ from, reasons }, index) => (
             <li key={from}>
-              <span>{isSilent ? t("reasonSilent") : reasons.map((each) => wordOf(REASONS, each)).join(" ")}</span>
-              <span class="number">{clock((to - from) / 1000)}</span>
+              <span>{missing(reasons)} <small class="dim">{timeOf(new Date(from).toISOString())}</small></span>
+              <span class="number">{clock(seconds[index] ?? 0)}</span>
             </li>
           ))}
         </ul>
