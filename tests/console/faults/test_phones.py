@@ -1,6 +1,9 @@
 """What a phone says of itself, and what the desk says of its jobs."""
 
-from playwright.sync_api import Browser, expect
+import json
+import re
+
+from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
     PHONE,
@@ -11,10 +14,33 @@ from tests.console.people import (
     come_online,
     request_view,
     sign_up,
+    stop_filming,
 )
+from tests.console.review import Review
 
-TURKU = (60.451813, 22.266630)
+TURKU, VAASA, PORVOO = (60.451813, 22.266630), (63.095089, 21.616458), (60.393170, 25.665074)
+ASKS_AT_A_PRESS = """(() => {
+  const { geolocation } = navigator;
+  const [watch, ask] = [geolocation.watchPosition.bind(geolocation), geolocation.getCurrentPosition.bind(geolocation)];
+  let isAsked = false;
+  geolocation.watchPosition = (found, failed, options) => {
+    if (isAsked) return watch(found, failed, options);
+    setTimeout(() => failed({ code: GeolocationPositionError.PERMISSION_DENIED }));
+    return 0;
+  };
+  geolocation.getCurrentPosition = (...given) => ((isAsked = true), ask(...given));
+})();"""
+"""Some browsers ask for the permission again only for a call that is made in a press."""
 JOBS = "#film-job"
+
+
+def began_long_ago(route: Route) -> None:
+    """Answer a session of at most five minutes whose end a server that was away has not told yet."""
+    answer = route.fetch()
+    body = answer.json()
+    if body["data"]["state"] == "LIVE":
+        body["data"] |= {"startedAt": "2026-01-01T00:00:00.000Z", "maxDurationSeconds": 300}
+    route.fulfill(response=answer, body=json.dumps(body))
 
 
 def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: Browser, server: ConsoleServer):
@@ -46,3 +72,49 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             later.reload()
             expect(later.locator(".badge.online").first).to_be_visible()
             expect(later.locator(JOBS)).to_have_count(0)
+
+
+def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_reload(
+    browser: Browser, server: ConsoleServer
+):
+    review = Review()
+    with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=VAASA) as phone:
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        phone.page.context.clear_permissions()
+        phone.page.context.grant_permissions(["camera", "microphone"])
+        phone.shows("#no-position[role=alert]", "The position is not allowed")
+        phone.shows(".badge.paused", "No position")
+        phone.page.reload()
+        phone.shows("#no-position", "The position is not allowed")
+        phone.shows(".badge.paused", "No position")
+        expect(phone.page.locator(".badge.online")).to_have_count(0)
+        phone.page.evaluate("scrollTo(0, 0)")
+        button = phone.page.get_by_role("button", name="Check again").bounding_box()
+        assert button is not None
+        assert button["y"] + button["height"] < PHONE["height"] / 2, "on the first screen, above the picture"
+        review.look(phone, "camera-no-position", (PHONE,))
+        phone.page.context.grant_permissions(["camera", "microphone", "geolocation"])
+        phone.shows(".badge.online")
+        expect(phone.page.locator("#no-position")).to_have_count(0)
+        phone.page.add_init_script(ASKS_AT_A_PRESS)
+        phone.page.reload()
+        phone.shows("#no-position", "The position is not allowed")
+        phone.page.get_by_role("button", name="Check again").click()
+        phone.shows(".badge.online")
+        expect(phone.page.locator("#no-position")).to_have_count(0)
+        review.done(operator, phone)
+
+
+def test_the_clock_of_a_camera_stops_at_the_longest_time(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=PORVOO) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        with a_tab(browser, server.url, PHONE, place=PORVOO) as phone:
+            come_online(phone, camera_link(operator))
+            session_id = request_view(consumer, "The old town")
+            phone.page.route(f"**/api/v1/sessions/{session_id}", began_long_ago)
+            phone.click("#start")
+            phone.shows("#filmed", re.compile("^5:00$"))
+            stop_filming(phone)

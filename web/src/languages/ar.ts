@@ -47,6 +47,7 @@ export const arabic: Catalogue = {
   youAreOffline: "هذا الجهاز غير متصل. قد يكون ما تراه قديمًا.",
   reconnecting: "جارٍ إعادة الاتصال بالخادم",
   badgeAway: "غير متصل",
+  badgeNoPosition: "لا يوجد موقع",
 
   startTitle: "فيديو مباشر من أي مكان",
   startLead: "اطلب مشاهدة مكان، وشاهده مباشرةً، وادفع فقط عن الثواني المُثبَتة.",

@@ -47,6 +47,7 @@ export const german: Catalogue = {
   youAreOffline: "Dieses Gerät ist offline. Die Anzeige kann veraltet sein.",
   reconnecting: "Verbindung zum Server wird wiederhergestellt",
   badgeAway: "Nicht verbunden",
+  badgeNoPosition: "Keine Position",
 
   startTitle: "Live-Video von jedem Ort",
   startLead: "Fragen Sie die Ansicht eines Ortes an, sehen Sie live zu und zahlen Sie nur bewiesene Sekunden.",

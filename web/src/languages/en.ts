@@ -45,6 +45,7 @@ export const english = {
   youAreOffline: "This device is offline. What you see may be old.",
   reconnecting: "Reconnecting to the server",
   badgeAway: "Not connected",
+  badgeNoPosition: "No position",
 
   startTitle: "Live video from any place",
   startLead: "Ask for a view of a place, watch it live, and pay only for the seconds that were proved.",

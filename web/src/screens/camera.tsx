@@ -27,6 +27,13 @@ const PROVED_EVERY_MS = 2000;
 const COVERAGE_M = 2000;
 /** So many unanswered heartbeats, 2 s each, mean that the server is not reached. */
 const MISSED_MAX = 3;
+/** A position is read about every 2 s. What is older than this is not sent any more. */
+const LOCATED_MS = 10_000;
+const LOCATE_TIMEOUT_MS = 10_000;
+
+/** Ask for the position in a press, so that the browser asks for the permission. The locator, which looks every 2 s, has it then. */
+const locate = (): Promise<unknown> =>
+  new Promise((done) => navigator.geolocation.getCurrentPosition(done, done, { enableHighAccuracy: true, timeout: LOCATE_TIMEOUT_MS }));
 
 /** The key of the link: kept in this browser, and taken out of the address at once. */
 function takeKey(): string | null {
@@ -157,6 +164,10 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   // Neither video nor heartbeats get through: nobody receives what is filmed.
   const isConnected = online.value && sending.value === "sending" && (locator.value?.missed.value ?? 0) < MISSED_MAX;
   const problem = locator.value?.error.value ?? null;
+  const isLocated = useComputed(() => {
+    const [atMs, error] = [locator.value?.fix.value?.atMs ?? 0, locator.value?.error.value ?? null];
+    return now.value > 0 && error !== "positionRefused" && Date.now() - atMs < LOCATED_MS;
+  }).value;
   const isInaccurate = fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
   const state = workspace.value?.availabilityState ?? "OFFLINE";
   // A phone that sleeps hears of no job and sends no position.
@@ -191,9 +202,18 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <p class="dim">{t("cameraLead")}</p>
           {workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
         </div>
-        {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? "LIVE" : state} />}
+        {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : !isSuspended.value && state === "ONLINE" && !isLocated ? <span class="badge paused">{t("badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? "LIVE" : state} />}
       </header>
       {isSuspended.value && <Banner kind="bad" icon="warn"><strong>{t("suspended")}.</strong> {t("suspendedText")}</Banner>}
+      {problem !== null && !isLocated && (
+        <div class="banner warn" role="alert" id="no-position">
+          <Icon name="pin" />
+          <div>
+            <p>{t(problem)}</p>
+            <div class="row"><Button run={locate}>{t("checkAgain")}</Button></div>
+          </div>
+        </div>
+      )}
       <div class="stage dark">
         <video ref={preview} muted playsInline autoPlay aria-label={t("preview")} />
         {media.value === null && mediaError.value === null && (
@@ -300,7 +320,7 @@ function Job({ client, ownId, job, meter, fix, isOffline }: JobProps) {
     );
   if (shown.state === "LIVE")
     return (
-      <Card title={t("filming")} aside={<span class="number">{clock((now.value - Date.parse(shown.startedAt ?? "")) / 1000)}</span>}>
+      <Card title={t("filming")} aside={<span class="number" id="filmed">{clock(Math.min((now.value - Date.parse(shown.startedAt ?? "")) / 1000, shown.maxDurationSeconds))}</span>}>
         <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
         {shown.meterState === "PAUSED" && (
           <Banner kind="warn" icon="pause">
