@@ -553,6 +553,7 @@ class LedgerQuery(Value, kw_only=True):
     kinds: tuple[LedgerEventKind, ...] = ()
     from_block: int | None = None
     to_block: int | None = None
+    session_id: str | None = None
 
 
 class UsageSide(StrEnum):

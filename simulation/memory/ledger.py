@@ -315,7 +315,8 @@ class MemoryLedger(MemoryOutbox):
         address = self._tracked[workspace_id][0]
         rows = [row for row in self._events.values() if row.event.address == address and _is_asked(row, query)]
         rows.sort(key=lambda row: row.sequence, reverse=True)
-        return [self._ledger_row(workspace_id, row) for row in rows[: query.limit]]
+        found = [self._ledger_row(workspace_id, row) for row in rows]
+        return [row for row in found if query.session_id in (None, row.session_id)][: query.limit]
 
     def _ledger_row(self, workspace_id: str, row: _Event) -> LedgerRow:
         event = row.event

@@ -129,6 +129,13 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         assert b"at most its charge" in too_much.stderr
         left = {"trackedBalance": str(FUNDS - charged + 1_500)}
         await until(lambda: buyer.get("/wallet"), lambda wallet: left.items() <= wallet.items(), "one refund arrived")
+        moved = (await buyer.get("/wallet/events", sessionId=session_id))["items"]
+        assert [
+            (each["kind"], each["amountMicroUsdc"], each["sessionId"])
+            for each in moved
+            if int(each["amountMicroUsdc"]) == 1_500
+        ] == [("TRANSFER_IN", "1500", session_id)]
+        assert {each["sessionId"] for each in moved} == {session_id}
 
         await office.admin("note", session_id, "refunded after a call", "--as", "Ada")
         shown = await office.admin("session", session_id)

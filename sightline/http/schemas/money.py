@@ -95,6 +95,7 @@ class WalletEventsQuery(Query):
     kind: tuple[EventKindName, ...] = Field(default=(), description="May be repeated")
     from_block: BlockNumber | None = None
     to_block: BlockNumber | None = None
+    session_id: Uuid | None = Field(default=None, description="Movements of one session")
     limit: Annotated[int, Field(ge=1, le=100), INTEGER_TEXT] = 20
     cursor: str | None = Field(default=None, pattern=LEDGER_CURSOR, description="nextCursor of the page before")
 
@@ -112,7 +113,9 @@ class WalletEvent(Output):
     from_address: Address
     to_address: Address
     amount_micro_usdc: Money
-    session_id: Uuid | None
+    session_id: Uuid | None = Field(
+        description="The session that a SETTLEMENT pays, or of which a TRANSFER_IN is a refund"
+    )
     confirmations: int
     confirmed_at: Instant | None
     removed: bool = Field(description="True after a reorganisation of the chain")

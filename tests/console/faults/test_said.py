@@ -21,6 +21,7 @@ from tests.console.people import (
 from tests.console.review import Review
 
 TAMPERE, BERGEN, GRAZ, LINZ = (61.498, 23.760), (60.391262, 5.322054), (47.070714, 15.439504), (48.306940, 14.285830)
+WELS = (48.157546, 14.022640)
 WORKSPACE = "fetch('/api/v1/me').then((answer) => answer.json()).then((body) => body.data.workspaceId)"
 
 
@@ -32,6 +33,16 @@ def decide(server: ConsoleServer, workspace_id: str, what: str) -> None:
         headers={"authorization": f"Bearer {server.internal_token}"},
     )
     assert answer.status_code == 200, answer.text
+
+
+def refund(server: ConsoleServer, session_id: str, micro: int) -> None:
+    answer = httpx.post(
+        f"{server.internal_url}/internal/admin/sessions/{session_id}/refund",
+        json={"operator": "Ada", "reason": "a complaint", "amountMicroUsdc": str(micro)},
+        headers={"authorization": f"Bearer {server.internal_token}"},
+        timeout=PATIENCE_MS / 1000,
+    )
+    assert answer.json()["data"]["state"] == "CONFIRMED", answer.text
 
 
 def figure(tab: Tab, name: str) -> float:
@@ -175,6 +186,37 @@ def test_an_operator_reads_what_it_earns_first_and_a_receipt_names_who_ended_the
         operator.go("operate")
         operator.shows("#earned", f"{earned}")
         review.look(operator, "operate-earned")
+        review.done(consumer, operator)
+
+
+def test_a_refund_is_on_the_receipt_of_the_consumer_and_named_in_its_movements(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url, place=WELS) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        with a_tab(browser, server.url, PHONE, place=WELS) as phone:
+            come_online(phone, camera_link(operator))
+            session_id = request_view(consumer, "The square")
+            phone.click("#start")
+            consumer.picture("playing", within_ms=PATIENCE_MS)
+            expect(consumer.page.locator("#proved")).not_to_have_text("0:00", timeout=PATIENCE_MS)
+            end_view(consumer)
+        consumer.click("#to-receipt")
+        consumer.shows(".badge.confirmed")
+        expect(consumer.page.locator("#refunded")).to_have_count(0)
+        refund(server, session_id, 100)  # paid from the fees, which are a multiple of that
+        consumer.go("wallet")
+        line = consumer.page.locator("main .rows li", has_text="Refund")
+        expect(line).to_contain_text("0.0001")
+        review.look(consumer, "wallet-refund")
+        line.get_by_role("link", name="Receipt").click()
+        consumer.shows("#refunded", re.compile(r"^0\.0001\sUSDC"))
+        expect(consumer.page.locator("#refunded code").first).to_have_attribute("title", re.compile("^0x[0-9a-f]{64}$"))
+        review.look(consumer, "receipt-refunded")
+        operator.go(f"receipt/{session_id}")
+        operator.shows(".badge.confirmed")
+        expect(operator.page.locator("#refunded")).to_have_count(0)
         review.done(consumer, operator)
 
 

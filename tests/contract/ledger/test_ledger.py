@@ -411,6 +411,17 @@ async def test_a_reorganisation_voids_rows_and_a_returning_event_revives_its_row
     assert (again.removed, again.block_hash, again.sequence) == (False, other.block_hash, row.sequence)
 
 
+async def test_the_movements_of_one_session_are_found(ledger: Ledger) -> None:
+    await ledger.track(CONSUMER, PAYER, now_ms=3)
+    for number, session_id in enumerate((SESSION, OTHER_SESSION), 1):
+        await ledger.take_hold(session_id, PAYER, 100, FundsPolicy.ADVISORY, now_ms=1)
+        await ledger.compose(a_payload(session_id), now_ms=2)
+        event = an_event(a_block(number), session=session_id, tx_hash=f"0xt{number}")
+        await apply(ledger, an_application(a_block(number), events=(event,)), now_ms=number)
+    (row,) = await ledger.ledger(CONSUMER, LedgerQuery(limit=9, session_id=OTHER_SESSION))
+    assert (row.session_id, row.tx_hash) == (OTHER_SESSION, "0xt2")
+
+
 async def test_ledger_pages_newest_first_within_kinds_and_blocks(ledger: Ledger) -> None:
     await ledger.track(CONSUMER, PAYER, now_ms=3)
     await ledger.track(OPERATOR, PAYEE, now_ms=3)

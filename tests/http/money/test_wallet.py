@@ -202,6 +202,7 @@ async def test_the_ledger_is_paged_and_filtered(world: World) -> None:
         ("kind=GIFT", "wallet:kind"),
         ("fromBlock=-1", "wallet:fromBlock"),
         ("toBlock=latest", "wallet:toBlock"),
+        ("sessionId=1", "wallet:sessionId"),
     ],
 )
 async def test_a_wrong_ledger_parameter_is_named(world: World, query: str, detail: str) -> None:

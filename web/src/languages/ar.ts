@@ -509,6 +509,7 @@ export const arabic: Catalogue = {
   kindApproval: "حُدّد المسموح",
   kindSettlement: "دُفعت جلسة",
   kindIn: "وارد",
+  kindRefund: "استرداد",
   kindOut: "صادر",
 
   teamLead: "أشخاص وبرامج يعملون باسم مساحة العمل هذه.",

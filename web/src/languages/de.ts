@@ -509,6 +509,7 @@ export const german: Catalogue = {
   kindApproval: "Erlaubnis gesetzt",
   kindSettlement: "Sitzung bezahlt",
   kindIn: "Erhalten",
+  kindRefund: "Erstattung",
   kindOut: "Gesendet",
 
   teamLead: "Menschen und Programme, die für diesen Arbeitsbereich handeln.",

@@ -507,6 +507,7 @@ export const english = {
   kindApproval: "Allowance set",
   kindSettlement: "Session paid",
   kindIn: "Received",
+  kindRefund: "Refund",
   kindOut: "Sent",
 
   teamLead: "People and programs that act for this workspace.",

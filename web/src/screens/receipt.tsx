@@ -29,12 +29,14 @@ export default function Receipt() {
   const id = place.value.id;
   const receipt = useSignal<Data | null>(null);
   const endedBy = useSignal<Model["EndedBy"] | null | undefined>(undefined);
+  const refunds = useSignal<readonly Model["WalletEvent"][]>([]);
   const isMissing = useSignal(false);
   const reading = useReading(async () => {
     try {
       receipt.value = await need(api.GET("/api/v1/sessions/{id}/receipt", { params: { path: { id } } }));
       // Not in the receipt, which both sides have: who ended it is told to its own side only.
       if (endedBy.value === undefined) endedBy.value = (await need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } } }))).endedBy;
+      if (receipt.value.session.consumerWorkspaceId === workspace.value?.id && receipt.value.settlement.state !== "PENDING") refunds.value = await readRefunds(id).catch(() => refunds.value); // the receipt stands without them
     } catch (error) {
       if (error instanceof ApiError && error.status === 409) go("watch", id);
       else if (error instanceof ApiError && [400, 403, 404].includes(error.status)) isMissing.value = true;
@@ -80,6 +82,7 @@ export default function Receipt() {
                 [t("to"), <Address value={paid.to} />],
               ] as const)),
               ...(settlement.txHash === null ? [] : [[t("transaction"), <Address value={settlement.txHash} />] as const]),
+              ...(refunds.value.length === 0 ? [] : [[t("statementRefunded"), <Refunds refunds={refunds.value} />] as const]),
             ]}
           />
           {settlement.state === "PENDING" && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
@@ -97,6 +100,19 @@ export default function Receipt() {
     </Page>
   );
 }
+
+/** They are movements of the payer's wallet, so they are on the receipt of its own side only. */
+async function readRefunds(sessionId: string): Promise<readonly Model["WalletEvent"][]> {
+  const query = { sessionId, kind: ["TRANSFER_IN" as const], limit: 100 };
+  return (await need(api.GET("/api/v1/wallet/events", { params: { query } }))).items.filter((each) => !each.removed);
+}
+
+const Refunds = ({ refunds }: { refunds: readonly Model["WalletEvent"][] }) => (
+  <span id="refunded">
+    {usdc(refunds.reduce((sum, each) => sum + BigInt(each.amountMicroUsdc), 0n))}
+    {refunds.map((each) => <Address key={each.id} value={each.txHash} />)}
+  </span>
+);
 
 function Download({ receipt }: { receipt: Data }) {
   const save = (): void => {

@@ -239,7 +239,8 @@ function paymentsAsOne(entries: readonly Entry[]): Entry[] {
 
 function EntryRow({ entry }: { entry: Entry }) {
   const isOut = entry.fromAddress.toLowerCase() === funds.value?.walletAddress.toLowerCase() && entry.kind !== "APPROVAL";
-  const word = KINDS[entry.kind];
+  // What a session gave back: other money that comes in belongs to none.
+  const word = entry.kind === "TRANSFER_IN" && entry.sessionId !== null ? "kindRefund" : KINDS[entry.kind];
   const amount = BigInt(entry.amountMicroUsdc);
   return (
     <li class={entry.removed ? "removed" : ""}>

@@ -95,6 +95,7 @@ class MoneyResources:
                 kinds=tuple(LedgerEventKind(kind) for kind in query.kind),
                 from_block=query.from_block,
                 to_block=query.to_block,
+                session_id=query.session_id,
             ),
         )
         page = rows[: query.limit]

@@ -175,13 +175,15 @@ SELECT h.session_id::text, h.payer, h.amount, w.session_limit FROM hold h JOIN s
 WHERE s.state = 'LIVE' AND h.state = 'OPEN' AND ($1::text IS NULL OR h.payer = $1)
 """
 _LEDGER = """
-SELECT e.*, h.session_id::text AS session_id, c.number AS head
+SELECT e.*, coalesce(h.session_id, r.session_id)::text AS session_id, c.number AS head
 FROM tracked_wallet t JOIN wallet_event e USING (address) LEFT JOIN chain_cursor c ON true
 LEFT JOIN hold h ON h.session_id_hash = e.session_id_hash
+LEFT JOIN refund r ON r.tx_hash = e.tx_hash AND e.kind = 'TRANSFER_IN'
 WHERE t.workspace_id = $1 AND ($2::bigint IS NULL OR e.sequence < $2)
   AND ($3::text[] IS NULL OR e.kind = ANY($3)) AND ($4::bigint IS NULL OR e.block_number >= $4)
   AND ($5::bigint IS NULL OR e.block_number <= $5)
-ORDER BY e.sequence DESC LIMIT $6
+  AND ($6::uuid IS NULL OR coalesce(h.session_id, r.session_id) = $6)
+ORDER BY e.sequence DESC LIMIT $7
 """
 
 
@@ -309,7 +311,7 @@ class PostgresLedger(PostgresOutbox):
     async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
         """Return the workspace's ledger rows, newest first."""
         kinds = [kind.value for kind in query.kinds] or None
-        bounds = (query.from_block, query.to_block, query.limit)
+        bounds = (query.from_block, query.to_block, query.session_id, query.limit)
         rows = await self._database.read(
             lambda connection: connection.fetch(_LEDGER, workspace_id, query.before_sequence, kinds, *bounds)
         )

@@ -722,11 +722,15 @@ class AsyncWallets:
         kind: Iterable[str] = (),
         from_block: int | None = None,
         to_block: int | None = None,
+        session_id: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> WalletEventPage:
         """Read one page of movements, newest first."""
-        query = given(kind=list(kind) or None, fromBlock=from_block, toBlock=to_block, limit=limit, cursor=cursor)
+        query = given(
+            kind=list(kind) or None, fromBlock=from_block, toBlock=to_block, sessionId=session_id, limit=limit,
+            cursor=cursor,
+        )  # fmt: skip
         return await self._transport.get(WalletEventPage, "/wallet/events", query)
 
     async def events(
@@ -735,6 +739,7 @@ class AsyncWallets:
         kind: Iterable[str] = (),
         from_block: int | None = None,
         to_block: int | None = None,
+        session_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[WalletEvent]:
         """Iterate over all movements, newest first. Reads one page of `limit` at a time."""
@@ -742,7 +747,7 @@ class AsyncWallets:
         kinds = list(kind)
         while True:
             page = await self.events_page(
-                kind=kinds, from_block=from_block, to_block=to_block, limit=limit, cursor=cursor
+                kind=kinds, from_block=from_block, to_block=to_block, session_id=session_id, limit=limit, cursor=cursor
             )
             for event in page.items:
                 yield event

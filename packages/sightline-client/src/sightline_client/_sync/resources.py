@@ -718,11 +718,15 @@ class Wallets:
         kind: Iterable[str] = (),
         from_block: int | None = None,
         to_block: int | None = None,
+        session_id: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> WalletEventPage:
         """Read one page of movements, newest first."""
-        query = given(kind=list(kind) or None, fromBlock=from_block, toBlock=to_block, limit=limit, cursor=cursor)
+        query = given(
+            kind=list(kind) or None, fromBlock=from_block, toBlock=to_block, sessionId=session_id, limit=limit,
+            cursor=cursor,
+        )  # fmt: skip
         return self._transport.get(WalletEventPage, "/wallet/events", query)
 
     def events(
@@ -731,13 +735,16 @@ class Wallets:
         kind: Iterable[str] = (),
         from_block: int | None = None,
         to_block: int | None = None,
+        session_id: str | None = None,
         limit: int | None = None,
     ) -> Iterator[WalletEvent]:
         """Iterate over all movements, newest first. Reads one page of `limit` at a time."""
         cursor: str | None = None
         kinds = list(kind)
         while True:
-            page = self.events_page(kind=kinds, from_block=from_block, to_block=to_block, limit=limit, cursor=cursor)
+            page = self.events_page(
+                kind=kinds, from_block=from_block, to_block=to_block, session_id=session_id, limit=limit, cursor=cursor
+            )
             for event in page.items:
                 yield event
             cursor = page.next_cursor
