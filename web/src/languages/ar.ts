@@ -148,6 +148,7 @@ export const arabic: Catalogue = {
   shareUnnamed: "رابط بلا اسم",
   shareUntil: "يعمل حتى {time}",
   shareEnded: "انتهى {time}",
+  shareEndedWithView: "انتهى مع المشاهدة",
   shareRevokeAsk: "هل تلغي هذا الرابط؟ من يشاهد عبره لن يرى شيئًا بعد ذلك.",
   sharedTitle: "مشاهدة تمّت مشاركتها معك",
   sharedHint: "يمكنك أن تشاهد، ولا يمكنك تغيير شيء. يدفع صاحبها.",
@@ -355,7 +356,7 @@ export const arabic: Catalogue = {
   opsNext: "التالية {time}",
   opsToken: "الرمز",
   opsTokenWrong: "هذا الرمز ليس رمز الخادم.",
-  opsTokenText: "يحتاج هذا المنفذ إلى الرمز الذي يطبعه الأمر `sightline admin token`. يحتفظ به هذا التبويب حتى يُغلق.",
+  opsTokenText: "يحتاج هذا المنفذ إلى الرمز الذي يطبعه الأمر \u2066`sightline admin token`\u2069. يحتفظ به هذا التبويب حتى يُغلق.",
   opsEnter: "تابع",
 
   linkedWallet: "الرابط الذي فتحته يحمل مفتاح محفظة تجريبية. من أنشأ الرابط يملكه أيضًا، ويرى ما تفعله بها وينفق منها. استخدمها فقط إذا كنت تعرف صاحبها:",

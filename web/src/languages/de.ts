@@ -148,6 +148,7 @@ export const german: Catalogue = {
   shareUnnamed: "Link ohne Namen",
   shareUntil: "gilt bis {time}",
   shareEnded: "endete {time}",
+  shareEndedWithView: "endete mit der Ansicht",
   shareRevokeAsk: "Diesen Link widerrufen? Wer über ihn zusieht, sieht dann nichts mehr.",
   sharedTitle: "Eine Ansicht, die mit Ihnen geteilt wird",
   sharedHint: "Sie können zusehen und nichts ändern. Es zahlt, wer den Link gemacht hat.",

@@ -146,6 +146,7 @@ export const english = {
   shareUnnamed: "Link without a name",
   shareUntil: "works until {time}",
   shareEnded: "ended {time}",
+  shareEndedWithView: "ended with the view",
   shareRevokeAsk: "Revoke this link? Who watches by it sees nothing more.",
   sharedTitle: "A view that is shared with you",
   sharedHint: "You can watch, and change nothing. Its owner pays.",

@@ -89,7 +89,7 @@ export default function Receipt() {
         </Card>
         <div class="stack">
           <Verify receipt={receipt} />
-          {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} mayMake={false} />}
+          {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} endedAt={session.endedAt} />}
           <Card title={t("timeline")}>
             <Timeline session={session} meter={shown.meter} />
             <p class="hint" id="ending">{endingOf(session, workspace.value?.id)}</p>

@@ -12,8 +12,9 @@ const READ_EVERY_MS = 10_000;
 const HOUR_S = 3600;
 const LIFETIMES_S = [900, HOUR_S, 4 * HOUR_S, 24 * HOUR_S];
 
-/** `mayMake`: whether the view is not over, so that new links make sense. */
-export function Shares({ id, mayMake }: { id: string; mayMake: boolean }) {
+/** `endedAt`: when the view ended, and every link of it that still worked. */
+export function Shares({ id, endedAt }: { id: string; endedAt: string | null }) {
+  const mayMake = endedAt === null;
   const shares = useSignal<readonly Model["Share"][] | null>(null);
   const url = useSignal<string | null>(null);
   const label = useSignal("");
@@ -69,12 +70,14 @@ export function Shares({ id, mayMake }: { id: string; mayMake: boolean }) {
       {listed.length > 0 && (
         <ul class="rows">
           {listed.map((each) => {
-            const isOpen = each.isOpen && Date.parse(each.expiresAt) > now.value;
+            const endsAtMs = Date.parse(each.expiresAt);
+            const isOpen = mayMake && each.isOpen && endsAtMs > now.value;
+            const isOfTheView = endedAt !== null && endsAtMs > Date.parse(endedAt);
             return (
               <li key={each.shareId}>
                 <div class="list-main">
                   <strong>{each.label || t("shareUnnamed")}</strong>
-                  <small>{t(isOpen ? "shareUntil" : "shareEnded", { time: dateTime(each.expiresAt) })}</small>
+                  <small>{isOfTheView ? t("shareEndedWithView") : t(isOpen ? "shareUntil" : "shareEnded", { time: dateTime(each.expiresAt) })}</small>
                   <small>{used(each.lastUsedAt)}</small>
                 </div>
                 {isOpen && (

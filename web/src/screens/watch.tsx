@@ -107,7 +107,7 @@ export default function Watch() {
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={!isOpen.value} />
-          {isConsumer && <Shares id={shown.id} mayMake={["REQUESTED", "ASSIGNED", "LIVE"].includes(shown.state)} />}
+          {isConsumer && <Shares id={shown.id} endedAt={shown.endedAt} />}
           <PlaceMap
             isSmall
             scene={{
