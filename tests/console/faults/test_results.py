@@ -5,13 +5,27 @@ import re
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import ConsoleServer, Tab, a_tab, add_funds, camera_link, come_online, request_view, sign_up
-from tests.console.review import Review
+from tests.console.review import SPEAK, Review
 
 GDANSK, HEL, NUUK = (54.352025, 18.646638), (54.608013, 18.801010), (64.175029, -51.735539)
 
 IS_WHOLE = """() => {
   const { scrollHeight, clientHeight } = document.querySelector("#share-url");
   return scrollHeight <= clientHeight;
+}"""
+
+IS_LEFT_TO_RIGHT = """(words) => {
+  const texts = document.createTreeWalker(document.querySelector(".banner.warn"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode() && !texts.currentNode.data.includes(words));
+  const at = texts.currentNode.data.indexOf(words);
+  const lefts = [...words].map((_, index) => {
+    const range = document.createRange();
+    range.setStart(texts.currentNode, at + index);
+    range.setEnd(texts.currentNode, at + index + 1);
+    const { left, top } = range.getBoundingClientRect();
+    return top * 10_000 + left;
+  });
+  return lefts.every((left, index) => index === 0 || left > lefts[index - 1]);
 }"""
 
 PRESS_WITHOUT_FOCUS = """async (selector) => {
@@ -82,6 +96,9 @@ def test_the_code_for_a_phone_says_at_a_loopback_address_what_to_do(browser: Bro
         tab.go("operate")
         tab.shows(".banner.warn", "--tls auto")
         expect(tab.page.locator("main .button.main")).to_have_count(1)
+        for language in ("ar", "en"):
+            assert tab.page.evaluate(SPEAK, language)
+            assert tab.page.evaluate(IS_LEFT_TO_RIGHT, "--tls auto"), language
         tab.click("#make-qr")
         expect(tab.page.locator("#camera-link")).to_be_focused()
         tab.shows(".banner.warn", "--tls auto")
