@@ -79,6 +79,8 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
 ):
     review = Review()
     with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=VAASA) as phone:
+        # A page that is reloaded at once may number its first position below the last one; it numbers it again.
+        phone.allowed = (*phone.allowed, r"409 \(\w+\) \S*/location")
         sign_up(operator, "Pier Cams", "SUPPLIER")
         come_online(phone, camera_link(operator))
         phone.page.context.clear_permissions()
@@ -90,7 +92,7 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         phone.shows(".badge.paused", "No position")
         expect(phone.page.locator(".badge.online")).to_have_count(0)
         phone.page.evaluate("scrollTo(0, 0)")
-        button = phone.page.get_by_role("button", name="Check again").bounding_box()
+        button = phone.page.locator("#no-position button", has_text="Check again").bounding_box()
         assert button is not None
         assert button["y"] + button["height"] < PHONE["height"] / 2, "on the first screen, above the picture"
         review.look(phone, "camera-no-position", (PHONE,))
@@ -100,7 +102,7 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         phone.page.add_init_script(ASKS_AT_A_PRESS)
         phone.page.reload()
         phone.shows("#no-position", "The position is not allowed")
-        phone.page.get_by_role("button", name="Check again").click()
+        phone.page.locator("#no-position button", has_text="Check again").click()
         phone.shows(".badge.online")
         expect(phone.page.locator("#no-position")).to_have_count(0)
         review.done(operator, phone)
