@@ -200,7 +200,7 @@ def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_p
     )  # fmt: skip
     with watch:
         assert watch.stderr is not None
-        assert "ms old" in watch.stderr.readline()
+        assert json.loads(watch.stderr.readline()).keys() == {"frame", "ageMs", "meterState"}
         watch.terminate()
         printed, _ = watch.communicate(timeout=60)
     assert watch.returncode == 0
