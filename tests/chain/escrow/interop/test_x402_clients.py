@@ -29,7 +29,7 @@ INSTALLED: Final = ROOT / ".interop" / "x402"
 PYTHON: Final = INSTALLED / "venv" / "bin" / "python"
 EXAMPLE: Final = ROOT / "examples" / "x402_view.py"
 GUIDE: Final = ROOT / "docs" / "guides" / "x402.md"
-LINES_MAX: Final = 28
+LINES_MAX: Final = 31
 LIMIT: Final = "200000"
 """Micro-USDC that one call may cost, in the example and in the guide."""
 TOO_LOW: Final = "1000"
