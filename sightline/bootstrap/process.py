@@ -275,7 +275,7 @@ def _issue_certificate(settings: Settings) -> OwnTls:
 
 
 def devices_text(url: str, tls: OwnTls) -> str:
-    """Say how a phone on this network trusts the server, with a code of the authority's URL; or that none can."""
+    """Tell how a phone trusts the server, with a QR code of the authority's URL, or that no phone can reach it."""
     import segno
 
     from sightline.http.links import other_devices_hint

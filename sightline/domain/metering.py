@@ -398,7 +398,7 @@ def read_final(
 
 
 def _is_outside_so_far(evidence: Evidence, at_ms: int) -> bool:
-    """Whether the only position up to `at_ms` is outside the fence: nothing shows that the device was ever inside."""
+    """Whether the session has one position up to `at_ms`, and it is outside the fence."""
     first = evidence.presence.runs[0][0] if evidence.presence.runs else at_ms + 1
     return evidence.first_outside_ms == evidence.started_at_ms and first <= at_ms
 

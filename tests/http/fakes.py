@@ -102,7 +102,7 @@ class ShownVideo:
         self.is_down = False
         self.refused = trio.Event()
         self.missed = trio.Event()
-        """Set when a caller asked for a frame before there was one."""
+        """Set when a frame was requested before the first one was decoded."""
         """A frame was asked for while it was down."""
         self.base_url = "http://video.test"
         self.inputs: dict[str, str] = {}

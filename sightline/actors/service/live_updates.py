@@ -126,7 +126,7 @@ class _WorkspaceUpdates:
         self._open: dict[str, None] = {}
         """Sessions of the workspace that the client knows as open."""
         self._assigned: set[str] = set()
-        """Those of them that the client knows as assignments."""
+        """Open sessions that were sent to the client as `assignment`."""
 
     async def all(self) -> AsyncGenerator[Update, None]:
         """First the present state, then every change. An assignment that was taken is acknowledged."""

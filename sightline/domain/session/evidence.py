@@ -30,7 +30,7 @@ def with_fix(phase: Live, message: FixReported, now_ms: int, limits: SessionLimi
     track = where.track.follow(fix, speed_mps, limits.fence.consistent_fixes)
     place = _Place(evidence.fence_windows, evidence.first_outside_ms, where.outside_in_row, where.is_inside)
     if track.adopted is fix:
-        # Nothing shows that the device was inside before its first position.
+        # Before the first position of a session, presence inside the fence is not proved.
         since_ms = at_ms if evidence.presence.runs else evidence.started_at_ms
         place = _follow_ring(place, where.fence.ring(fix, limits.fence), at_ms, since_ms, limits)
     presence = evidence.presence.prove(at_ms, limits.meter, is_prompt=True)

@@ -246,8 +246,8 @@ class Session(Output):
     metadata: dict[str, Any] | None = Field(description="For the consumer only")
     funds_state: FundsState | None = Field(
         description="With escrow: RESERVED before the start, HELD by the contract from then on, SETTLED when the "
-        "charge is paid and the rest is back with the payer; RELEASED if the session was over before the contract held "
-        "it. Null without escrow"
+        "charge is paid and the rest is back with the payer; RELEASED if the session was over without an "
+        "operator. Null without escrow"
     )
     hold_tx_hash: str | None = Field(description="The transaction by which the escrow contract took the hold")
 
@@ -469,7 +469,9 @@ def _funds_state(status: SessionStatus) -> str | None:
         return "SETTLED"
     if status.hold_tx_hash is not None:
         return "HELD"
-    return "RELEASED" if status.state in (SessionState.CANCELLED, SessionState.EXPIRED) else "RESERVED"
+    # A hold is opened only for an assigned session. It may still be mined after the session is over.
+    is_over = status.state in (SessionState.CANCELLED, SessionState.EXPIRED)
+    return "RELEASED" if is_over and status.assigned_at_ms is None else "RESERVED"
 
 
 def started_session_json(status: SessionStatus, *, play_url: PlayUrl | None = None) -> dict[str, object]:

@@ -39,6 +39,27 @@ async def test_a_device_of_an_offline_workspace_says_in_words_how_it_gets_sessio
     assert "PATCH" not in found["advice"]
 
 
+async def test_a_device_says_that_another_one_sends_for_its_workspace() -> None:
+    async with open_world() as world:
+        operator, sequence = await world.party("SUPPLIER"), 1_000
+        env = os.environ | {"SIGHTLINE_API_KEY": operator.plaintext}
+        line = [sys.executable, "-m", "sightline_client", "device", "--api", world.base_url, "--lat", "1", "--lng", "2"]
+        process = await trio.lowlevel.open_process(line, stderr=subprocess.PIPE, env=env)
+        assert process.stderr is not None
+        said = b""
+        with trio.fail_after(60):
+            async for chunk in process.stderr:
+                said += chunk
+                if b'"other_device"' in said:
+                    process.terminate()
+                elif b"availability_changed" in said:  # after each refusal the other device goes ahead again
+                    sequence += 1_000
+                    await operator.beat(sequence=sequence)
+            await process.wait()
+    (found,) = [entry for entry in map(json.loads, said.decode().splitlines()) if entry["event"] == "other_device"]
+    assert (found["level"], "Stop one of them" in found["advice"]) == ("warning", True)
+
+
 async def test_a_device_sets_its_workspace_online_when_it_is_told_to() -> None:
     async with open_world() as world:
         operator = await world.party("SUPPLIER")

@@ -1,4 +1,4 @@
-"""What a phone says of itself, and what the desk says of its jobs."""
+"""The camera page on a phone, and the jobs of its workspace on the Film page of a computer."""
 
 import json
 import re
@@ -35,7 +35,7 @@ JOBS = "#film-job"
 
 
 def began_long_ago(route: Route) -> None:
-    """Answer a session of at most five minutes whose end a server that was away has not told yet."""
+    """Answer with a LIVE session that is older than its longest time of five minutes."""
     answer = route.fetch()
     body = answer.json()
     if body["data"]["state"] == "LIVE":
@@ -58,7 +58,7 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             expect(operator.page.locator(JOBS)).to_have_count(0)
             consumer.click("#cancel")
             consumer.shows(".stage a.main", "Ask again")
-            # A tab that comes later gets what the first one heard.
+            # A tab that is opened later receives the events that the first tab received.
             later = operator.page.context.new_page()
             later.goto(f"{server.url}/console/#/operate")
             expect(later.locator(".badge.online").first).to_be_visible()
@@ -79,7 +79,7 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
 ):
     review = Review()
     with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=VAASA) as phone:
-        # A page that is reloaded at once may number its first position below the last one; it numbers it again.
+        # After a reload within a second, the sequence of the first position may be too low; the page then raises it.
         phone.allowed = (*phone.allowed, r"409 \(\w+\) \S*/location")
         sign_up(operator, "Pier Cams", "SUPPLIER")
         come_online(phone, camera_link(operator))

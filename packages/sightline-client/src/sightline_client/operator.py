@@ -25,7 +25,9 @@ POST_FOR_S: Final = 20.0
 LOOK_EVERY_S: Final = 0.5
 AVAILABILITY_EVERY_S: Final = 5.0
 BEHIND_MAX: Final = 3
-"""Times that the sequence is too low until another device is suspected; once is usual after a start."""
+BEHIND_WITHIN_S: Final = 30.0
+"""Times that the sequence is too low, with less than so many seconds between them, until another device is suspected;
+once is usual after a start."""
 
 logger = logging.getLogger("sightline_client.operator")
 
@@ -97,6 +99,7 @@ class Operator:
         self._report = report
         self._sequence = 0
         self._times_behind = 0
+        self._behind_at_s = -math.inf
         self._workspace_id = ""
         self._is_wanted: anyio.Event
 
@@ -161,11 +164,13 @@ class Operator:
             due_s = await self._sleep_to_next(due_s)
 
     def _note_ahead(self, last_sequence: int | None) -> None:
-        """Go on after the sequence that the server has, and say so if another device is ahead again and again."""
+        """Continue after the sequence that the server accepted last; report another device if that repeats."""
         if last_sequence is None:
             return
         self._sequence = max(self._sequence, last_sequence)
-        self._times_behind += 1
+        now_s = anyio.current_time()
+        self._times_behind = self._times_behind + 1 if now_s - self._behind_at_s < BEHIND_WITHIN_S else 1
+        self._behind_at_s = now_s
         if self._times_behind == BEHIND_MAX:
             advice = "Another device sends heartbeats of this workspace. Stop one of them."
             self._report("other_device", level="warning", advice=advice)

@@ -284,7 +284,7 @@ PAUSED: Final = {
 
 
 def _say_pause(session: "Session", *, as_json: bool) -> None:
-    """Say why nothing is charged."""
+    """Print the reason of a pause."""
     reason = None if session.pause_reason is None else str(session.pause_reason)
     if reason is not None:
         text = f"Paused, nothing is charged: {PAUSED.get(reason, reason)}."
