@@ -47,8 +47,10 @@ async def run_all(directory: Path, only: str | None = None) -> list[Outcome]:
         async with trio.open_nursery() as nursery:
 
             async def take(each: Attack) -> None:
+                started = trio.current_time()
                 found = outcomes[each.title] = await _outcome_of(each, target, tenant.key)
-                sys.stderr.write(f"{'held' if found.is_held else 'BROKEN'}: {each.title}: {found.seen}\n")
+                word, seconds = "held" if found.is_held else "BROKEN", trio.current_time() - started
+                sys.stderr.write(f"{word} after {seconds:.1f} s: {each.title}: {found.seen}\n")
 
             for each in wanted:
                 if each.kind is Kind.WAIT:

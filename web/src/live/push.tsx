@@ -1,7 +1,7 @@
 // Tells this browser of jobs by Web Push, also while the console is closed.
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { need, type Client } from "../api";
+import { useEffect, useRef } from "preact/hooks";
+import { ApiError, need, type Client } from "../api";
 import { forget, keep, remembered } from "../kept";
 import { Switch } from "../parts";
 import { notify, report } from "../store";
@@ -36,8 +36,9 @@ async function send(client: Client, name: string): Promise<void> {
 export function JobAlerts({ client, workspaceId }: { client: Client; workspaceId: string }) {
   const name = `push.${workspaceId}`;
   const isOn = useSignal(hasPush && Notification.permission === "granted" && remembered(name) !== null);
+  const renewal = useRef(Promise.resolve());
   useEffect(() => {
-    if (isOn.value) void send(client, name).catch(() => (isOn.value = false));
+    if (isOn.value) renewal.current = send(client, name).catch(() => { isOn.value = false; });
   }, []);
   if (!hasPush) return null;
   const allow = async (): Promise<void> => {
@@ -52,11 +53,17 @@ export function JobAlerts({ client, workspaceId }: { client: Client; workspaceId
     }
   };
   const end = async (): Promise<void> => {
-    const id = remembered(name) ?? "";
+    // A renewal that is answered after the end would subscribe this browser again.
+    await renewal.current;
+    const id = remembered(name);
+    try {
+      // Other workspaces of this browser keep its subscription.
+      if (id !== null) await need(client.DELETE(`${PATH}/{id}`, { params: { path: { id } } }));
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 404)) throw error; // the server may have ended it first
+    }
     forget(name);
     isOn.value = false;
-    // The server may have ended it first. Other workspaces of this browser keep its subscription.
-    await client.DELETE("/api/v1/push-subscriptions/{id}", { params: { path: { id } } });
   };
   return <Switch id="job-alerts" isOn={isOn.value} run={isOn.value ? end : allow}>{t("jobAlerts")}</Switch>;
 }
