@@ -154,7 +154,7 @@ def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_inv
             break
     assert charges[watched.id] == str(watched.charged_micro_usdc)
     assert (found["isClosed"], found["consumer"]["invoice"]) == (False, None)
-    said = sightline(dev, "statement", month, "--pdf", str(tmp_path / "statement.pdf"))
+    said = sightline(dev, "statement", "--pdf", str(tmp_path / "statement.pdf"))
     assert (tmp_path / "statement.pdf").read_bytes().startswith(b"%PDF-")
     assert f"{month}, open, in USDC of a TEST network" in said
     assert watched.id in said

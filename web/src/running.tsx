@@ -62,7 +62,7 @@ export function Running() {
         <section key={session.id} class="running" aria-label={t("runningView")}>
           <Badge state={session.state === "LIVE" && session.meterState === "PAUSED" ? "PAUSED" : session.state} />
           <span class="number">{placeOf(session)}</span>
-          {session.startedAt !== null && <span class="number">{clock((now.value - Date.parse(session.startedAt)) / 1000)}</span>}
+          {session.startedAt !== null && <span class="number">{clock(Math.min((now.value - Date.parse(session.startedAt)) / 1000, session.maxDurationSeconds))}</span>}
           <strong class="number">{usdc(session.accruedMicroUsdc)}</strong>
           <a class="button" href={link("watch", session.id)}><Icon name="eye" />{t("returnToView")}</a>
           {session.state === "LIVE" ? (

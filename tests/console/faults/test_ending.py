@@ -106,6 +106,9 @@ def test_a_view_ends_when_the_question_is_answered_and_its_receipt_can_be_copied
         colour = "getComputedStyle(document.querySelector('.price')).color"
         assert consumer.page.evaluate(colour) == "rgb(0, 0, 0)", "black on white, also from a dark screen"
         expect(consumer.page.get_by_text(address)).to_be_visible()
+        expect(consumer.page.locator("p.on-paper")).to_have_text(
+            re.compile(r"^Sightline · 127\.0\.0\.1:\d+ · [0-9a-f-]{36}$")
+        )
         review.done(consumer, operator, phone)
 
 

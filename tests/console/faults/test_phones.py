@@ -18,7 +18,12 @@ from tests.console.people import (
 )
 from tests.console.review import Review
 
-TURKU, VAASA, PORVOO = (60.451813, 22.266630), (63.095089, 21.616458), (60.393170, 25.665074)
+TURKU, VAASA, PORVOO, RAUMA = (
+    (60.451813, 22.26663),
+    (63.095089, 21.616458),
+    (60.39317, 25.665074),
+    (61.12875, 21.511127),
+)
 ASKS_AT_A_PRESS = """(() => {
   const { geolocation } = navigator;
   const [watch, ask] = [geolocation.watchPosition.bind(geolocation), geolocation.getCurrentPosition.bind(geolocation)];
@@ -74,6 +79,23 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             expect(later.locator(JOBS)).to_have_count(0)
 
 
+def test_all_jobs_that_have_not_started_are_cancelled_after_a_question(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=RAUMA) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        with a_tab(browser, server.url, PHONE, place=RAUMA) as phone:
+            come_online(phone, camera_link(operator))
+            request_view(consumer, "The old town")
+            operator.shows(JOBS)
+            operator.click("#cancel-all")
+            operator.shows(".confirm", "Cancel every job that has not started?")
+            operator.click("#cancel-all-sure")
+            expect(operator.page.locator(JOBS)).to_have_count(0)
+            consumer.shows(".badge.cancelled")
+            assert operator.problems == []
+
+
 def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_reload(
     browser: Browser, server: ConsoleServer
 ):
@@ -108,7 +130,7 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         review.done(operator, phone)
 
 
-def test_the_clock_of_a_camera_stops_at_the_longest_time(browser: Browser, server: ConsoleServer):
+def test_the_clocks_of_a_camera_and_of_a_running_view_stop_at_the_longest_time(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=PORVOO) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
         add_funds(consumer)
@@ -119,4 +141,7 @@ def test_the_clock_of_a_camera_stops_at_the_longest_time(browser: Browser, serve
             phone.page.route(f"**/api/v1/sessions/{session_id}", began_long_ago)
             phone.click("#start")
             phone.shows("#filmed", re.compile("^5:00$"))
+            consumer.page.route(f"**/api/v1/sessions/{session_id}", began_long_ago)
+            consumer.go("wallet")
+            consumer.shows(".running .number >> nth=1", re.compile("^5:00$"))
             stop_filming(phone)

@@ -452,6 +452,7 @@ export const arabic: Catalogue = {
   accept: "اقبل",
   yourJobs: "مهامّك",
   cancelAll: "ألغِ الكل",
+  cancelAllAsk: "هل تلغي كل المهام التي لم تبدأ؟ على عملائها أن يطلبوا من جديد.",
   filmOnCamera: "ابدأ وأوقف من الكاميرا.",
 
   noWallet: "لا محفظة بعد",

@@ -452,6 +452,7 @@ export const german: Catalogue = {
   accept: "Annehmen",
   yourJobs: "Ihre Aufträge",
   cancelAll: "Alle absagen",
+  cancelAllAsk: "Alle Aufträge absagen, die noch nicht begonnen haben? Die Kunden müssen neu anfragen.",
   filmOnCamera: "Beginn und Ende an der Kamera.",
 
   noWallet: "Noch keine Wallet",

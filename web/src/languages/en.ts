@@ -450,6 +450,7 @@ export const english = {
   accept: "Accept",
   yourJobs: "Your jobs",
   cancelAll: "Cancel all",
+  cancelAllAsk: "Cancel every job that has not started? Their customers have to ask again.",
   filmOnCamera: "Start and stop on the camera.",
 
   noWallet: "No wallet yet",

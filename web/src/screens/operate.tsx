@@ -8,7 +8,7 @@ import { keep, remembered } from "../kept";
 import { JobAlerts } from "../live/push";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Button, Card, Facts, Field, Icon, Loopback, Page, Secret } from "../parts";
+import { Badge, Banner, Button, Card, Confirm, Facts, Field, Icon, Loopback, Page, Secret } from "../parts";
 import { PlaceField } from "../place/field";
 import { placeAt, typed } from "../place/place";
 import { link } from "../router";
@@ -192,13 +192,14 @@ function Earnings() {
 
 function Assigned() {
   const mine = [...told.value.values()].filter((each) => each.operatorWorkspaceId === workspace.value?.id && (each.state === "ASSIGNED" || each.state === "LIVE"));
+  const waiting = mine.filter((each) => each.state === "ASSIGNED");
   const cancelAll = async (): Promise<void> => {
     await need(api.POST("/api/v1/sessions/cancel-all-assignments", { headers: once() }));
-    told.value = new Map([...told.value].filter(([, each]) => !mine.includes(each)));
+    told.value = new Map([...told.value].filter(([, each]) => !waiting.includes(each)));
   };
   if (mine.length === 0) return null;
   return (
-    <Card title={t("yourJobs")} aside={<Button kind="quiet" run={cancelAll}>{t("cancelAll")}</Button>}>
+    <Card title={t("yourJobs")}>
       <ul class="rows">
         {mine.map((each) => (
           <li key={each.id}>
@@ -211,7 +212,10 @@ function Assigned() {
         ))}
       </ul>
       <p class="hint"><Icon name="camera" /> {t("filmOnCamera")}</p>
-      <div class="row"><Button id="film-job" kind="main" run={filmHere}>{t("phoneHere")}</Button></div>
+      <div class="row">
+        <Button id="film-job" kind="main" run={filmHere}>{t("phoneHere")}</Button>
+        {waiting.length > 0 && <Confirm id="cancel-all" question={t("cancelAllAsk")} action={t("cancelAll")} run={cancelAll}>{t("cancelAll")}</Confirm>}
+      </div>
     </Card>
   );
 }

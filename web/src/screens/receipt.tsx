@@ -65,6 +65,7 @@ export default function Receipt() {
   const other = [t(isEarned ? "paid" : "toOperator"), usdc(isEarned ? charged : (paid?.toAmount ?? 0n))] as const;
   return (
     <Page title={t("receiptTitle")} lead={`${dateTime(session.createdAt)} · ${placeOf(session)}`} aside={<Badge state={settlement.mismatched ? "MISMATCHED" : settlement.state} />}>
+      <p class="on-paper"><strong>Sightline</strong> · {location.host} · {id}</p>
       <div class="columns">
         <Card title={t(isEarned ? "earned" : "paid")} aside={<div class="row"><Button id="print" kind="quiet" run={() => print()}>{t("print")}</Button><Download receipt={shown} /></div>}>
           {settlement.mismatched && <Banner kind="bad" icon="warn">{t("mismatched")}</Banner>}

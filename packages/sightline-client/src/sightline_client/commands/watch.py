@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from enum import StrEnum, unique
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -34,6 +35,7 @@ from sightline_client.commands.options import (
     usdc_option,
 )
 from sightline_client.commands.printing import payment_text, print_value, time_text
+from sightline_client.runtime import unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -240,15 +242,15 @@ def decline_invitation(invitation_id: _InvitationId, api: Url = None, as_json: A
     print_value(declined, as_json, f"Declined: {declined.workspace.slug}")
 
 
-def _month(text: str) -> str:
-    if re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text, re.ASCII) is None:
+def _month(text: str | None) -> str | None:
+    if text is not None and re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text, re.ASCII) is None:
         raise typer.BadParameter(f"{text} is not a month. Write it as YYYY-MM, such as 2026-11.")
     return text
 
 
 @app.command(rich_help_panel=PANEL)
 def statement(
-    month: Annotated[str, typer.Argument(callback=_month, help="YYYY-MM, in UTC.")],
+    month: Annotated[str | None, typer.Argument(callback=_month, help="YYYY-MM, in UTC; default: this month.")] = None,
     pdf: Annotated[Path | None, typer.Option(help="Write the statement, with its invoice, to this file too.")] = None,
     api: Url = None,
     as_json: AsJson = False,
@@ -258,6 +260,7 @@ def statement(
         workspace_id = sl.me().workspace_id
         if workspace_id is None:
             raise ValueError("the key has no workspace")
+        month = month or f"{datetime.fromtimestamp(unix_s(), UTC):%Y-%m}"
         found = sl.workspaces.statement(workspace_id, month)
         if pdf is not None:
             pdf.write_bytes(sl.workspaces.statement_pdf(workspace_id, month))
