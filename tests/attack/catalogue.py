@@ -18,6 +18,8 @@ class Kind(Enum):
     """A second tenant calls while it runs, and memory is compared after it."""
     WAIT = auto()
     """It mostly waits: it runs beside the others."""
+    APART = auto()
+    """It has servers or processes of its own: it runs beside the others, after the one of this kind before it."""
 
 
 class Attack(Value):

@@ -39,7 +39,7 @@ class Outcome(Value, kw_only=True):
 
 
 async def run_all(directory: Path, only: str | None = None) -> list[Outcome]:
-    """Run the attacks in the order of the catalogue, those that mostly wait beside the others."""
+    """Run the attacks in the order of the catalogue, those that wait or have servers of their own beside the others."""
     wanted = [each for each in ATTACKS if only is None or only in each.finding or only in each.run.__name__]
     outcomes: dict[str, Outcome] = {}
     async with open_target(directory) as target:
@@ -52,12 +52,16 @@ async def run_all(directory: Path, only: str | None = None) -> list[Outcome]:
                 word, seconds = "held" if found.is_held else "BROKEN", trio.current_time() - started
                 sys.stderr.write(f"{word} after {seconds:.1f} s: {each.title}: {found.seen}\n")
 
+            async def take_in_turn(kinds: set[Kind]) -> None:
+                for each in wanted:
+                    if each.kind in kinds:
+                        await take(each)
+
             for each in wanted:
                 if each.kind is Kind.WAIT:
                     nursery.start_soon(take, each)
-            for each in wanted:
-                if each.kind is not Kind.WAIT:
-                    await take(each)
+            nursery.start_soon(take_in_turn, {Kind.APART})
+            await take_in_turn({Kind.PROBE, Kind.FLOOD})
     return [outcomes[each.title] for each in wanted]
 
 

@@ -5,7 +5,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ class Target:
     http: httpx.AsyncClient
     tenants: int = 0
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _tls: tuple[Server, str] | None = None
+    _tls: dict[str, tuple[Server, str]] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -57,16 +57,16 @@ class Target:
             await seller.post(f"/sessions/{session['id']}/accept", operatorWorkspaceId=operator.workspace_id)
             return await seller.post(f"/sessions/{session['id']}/start")
 
-    async def tls_server(self) -> tuple[Server, str]:
-        """A second server, which speaks HTTP/2 as it has a certificate, and the file of that; it runs until the end."""
-        if self._tls is None:
-            directory = self.server.directory / "tls"
+    async def tls_server(self, name: str) -> tuple[Server, str]:
+        """A server that speaks HTTP/2, and the file of its certificate; each name has one until the end."""
+        if name not in self._tls:
+            directory = self.server.directory / name
             directory.mkdir()
             tls = write_certificate(directory)
             env = {"SIGHTLINE_TLS_CERT": tls.cert_file, "SIGHTLINE_TLS_KEY": tls.key_file}
             server = await self._stack.enter_async_context(running(directory, env | {"SIGHTLINE_VIDEO_WORKERS": "1"}))
-            self._tls = server, tls.cert_file
-        return self._tls
+            self._tls[name] = server, tls.cert_file
+        return self._tls[name]
 
     async def call(self, method: str, path: str, credential: str = "", body: Any = None, **headers: str) -> Any:
         """A request to the API. `credential` is a key or a Cookie header."""
@@ -99,8 +99,11 @@ class Target:
         """Resident memory of the server and its children, Postgres left out."""
         assert self.server.process is not None
         main = psutil.Process(self.server.process.pid)
-        ours = [each for each in (main, *main.children(recursive=True)) if "postgres" not in each.name()]
-        return sum(int(each.memory_info().rss) for each in ours)
+        total = 0
+        for each in (main, *main.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):  # connections of Postgres come and go
+                total += 0 if "postgres" in each.name() else int(each.memory_info().rss)
+        return total
 
     def cpu_s(self) -> float:
         """CPU time that the server's own process has used."""

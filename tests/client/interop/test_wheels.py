@@ -15,7 +15,7 @@ import simplejpeg
 
 from sightline_client.video.assets import clip_path
 
-pytestmark = [pytest.mark.interop, pytest.mark.alone, pytest.mark.timeout(600)]  # builds in the checkout
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 ROOT: Final = Path(__file__).parents[3]
 UV: Final = [sys.executable, "-m", "uv"]
 CLIENT_BYTES_MAX: Final = 30_000_000
@@ -37,10 +37,16 @@ NOT_FOR_AGENTS: Final = NOT_FOR_DEVICES | {"aiortc", "av", "typer"}
 
 
 @pytest.fixture(scope="module")
-def wheels() -> Path:
-    directory = ROOT / "dist"
-    shutil.rmtree(directory, ignore_errors=True)
-    run(["make", "--silent", "wheels"], ROOT)
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built in a copy of the checkout, which other tests read."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], ROOT).split("\0"):
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    (copy / ".venv").symlink_to(ROOT / ".venv")
+    run(["make", "--silent", "wheels"], copy)
+    directory = copy / "dist"
     with ZipFile(next(directory.glob("sightline_live-*.whl"))) as wheel:
         assert "sightline/manual/guides/watch.html.gz" in wheel.namelist()
     return directory

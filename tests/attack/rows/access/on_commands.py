@@ -8,7 +8,7 @@ from pathlib import Path
 import trio
 
 from sightline_client.wallet import LocalWallet
-from tests.attack.catalogue import attack
+from tests.attack.catalogue import Kind, attack
 from tests.attack.rows.access.on_identity import cookie_of
 from tests.attack.target import Target
 
@@ -44,6 +44,7 @@ async def run_cli(env: dict[str, str], *arguments: str) -> subprocess.CompletedP
 @attack(
     "fleet",
     f"`sightline fleet` with {len(FILES)} hostile files",
+    Kind.APART,
     before="BROKEN: the source with its password is printed",
 )
 async def hostile_fleet(target: Target) -> str:

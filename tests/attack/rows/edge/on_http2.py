@@ -10,7 +10,7 @@ import psutil
 import trio
 from h2.errors import ErrorCodes
 
-from tests.attack.catalogue import attack
+from tests.attack.catalogue import Kind, attack
 from tests.attack.target import Latency, Target, honest_calls
 from tests.e2e.server import Server
 from tests.http.server.frames import (
@@ -49,9 +49,9 @@ LARGE = "/openapi.json"
 
 
 @asynccontextmanager
-async def a_tls_server(target: Target) -> AsyncIterator[tuple[Server, Latency]]:
+async def a_tls_server(target: Target, name: str = "tls") -> AsyncIterator[tuple[Server, Latency]]:
     """The server with a certificate, and a second client that calls it."""
-    server, cert_file = await target.tls_server()
+    server, cert_file = await target.tls_server(name)
     async with honest_calls(f"{server.url}/api/v1/config", ca_file=cert_file) as latency:
         yield server, latency
 
@@ -121,6 +121,7 @@ UNREAD_CONNECTIONS, UNREAD_STREAMS = 20, 100
 @attack(
     "HTTP/2",
     f"{UNREAD_CONNECTIONS * UNREAD_STREAMS} responses that are never read, behind a window of 0 bytes",
+    Kind.WAIT,
     before="BROKEN: held as long as the client sends PING; memory +438 MB",
 )
 async def h2_zero_window(target: Target) -> str:
@@ -150,7 +151,7 @@ async def h2_zero_window(target: Target) -> str:
             ended += 1
             nursery.cancel_scope.cancel()
 
-    async with a_tls_server(target) as (server, latency):
+    async with a_tls_server(target, "unread") as (server, latency):
         before = highest = memory_mb(server)
         latency.millis.clear()
         with trio.move_on_after(HELD_S):

@@ -10,7 +10,7 @@ import sightline_client
 from sightline.chain.contracts.abi import SETTLED_TOPIC, TRANSFER_TOPIC, address_topic
 from sightline_client import AsyncReceipt, ReceiptCheck, ReceiptError
 from sightline_client.verification import chain_hash
-from tests.attack.catalogue import attack
+from tests.attack.catalogue import Kind, attack
 from tests.attack.rows.money.on_the_chain import CHAIN_ID, a_funded_tenant, signed
 from tests.attack.target import Target
 from tests.conftest import open_data_directory
@@ -85,7 +85,7 @@ async def forged_receipt(target: Target) -> str:
 
 @attack(
     "C5", "A restored database ends a session with other seconds than the chain has settled",
-    before="the receipt had the seconds of the database and the amounts of the chain",
+    Kind.APART, before="the receipt had the seconds of the database and the amounts of the chain",
 )  # fmt: skip
 async def settled_with_other_seconds(_target: Target) -> str:
     with open_data_directory() as directory:

@@ -9,7 +9,7 @@ import httpx
 import trio
 
 from sightline.system.server_address_file import read_server_addresses
-from tests.attack.catalogue import attack
+from tests.attack.catalogue import Kind, attack
 from tests.attack.rows.access.on_identity import MINT, a_member, cookie_of
 from tests.attack.target import Target
 from tests.conftest import open_data_directory
@@ -48,7 +48,7 @@ async def suspend(target: Target, tenant: Tenant) -> None:
 
 @attack(
     "A7", "A restore gives back a revoked key, an ended sign-in, a removed OWNER and a suspended workspace",
-    before="all of them worked again",
+    Kind.APART, before="all of them worked again",
 )  # fmt: skip
 async def restored_rights(_target: Target) -> str:
     with open_data_directory() as directory:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from tests.attack.catalogue import attack
+from tests.attack.catalogue import Kind, attack
 from tests.attack.rows.service.on_servers import a_service, internal
 from tests.attack.target import Target, honest_calls
 from tests.video.support.http_server import Reply, listen, serve
@@ -55,7 +55,9 @@ CLOUDFLARE = {
 }
 
 
-@attack("hooks", f"Cloudflare's notifications: forged, of other types, huge, compressed, and {FLOOD} at once")
+@attack(
+    "hooks", f"Cloudflare's notifications: forged, of other types, huge, compressed, and {FLOOD} at once", Kind.APART
+)
 async def cloudflare_hooks(_target: Target) -> str:
     async with a_service(SIGHTLINE_VIDEO_BACKEND="cloudflare", **CLOUDFLARE) as target:
         url = internal(target, "engines/cloudflare")
@@ -109,6 +111,7 @@ GARBLED = {"HTML": b"<html>", "a list": b"[]", "other types": b'{"items": 5, "pa
 @attack(
     "hooks",
     "MediaMTX's callbacks: forged and of other types; a MediaMTX that answers HTML",
+    Kind.APART,
     before="BROKEN: the server ended when MediaMTX answered HTML",
 )
 async def mediamtx_hooks(_target: Target) -> str:

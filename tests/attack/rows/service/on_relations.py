@@ -6,7 +6,7 @@ import grpc
 import trio
 from authzed.api.v1 import WriteRelationshipsResponse, ZedToken
 
-from tests.attack.catalogue import attack
+from tests.attack.catalogue import Kind, attack
 from tests.attack.rows.access.on_identity import cookie_of
 from tests.attack.rows.service.on_servers import a_service
 from tests.attack.target import Target
@@ -38,6 +38,7 @@ def lies_of_reads(liar: Liar) -> dict[str, Answer]:
 @attack(
     "SpiceDB",
     "A SpiceDB that lies: other edges, other types, endless and huge answers, no answer",
+    Kind.APART,
     before="BROKEN: another wallet's role was taken for the caller's",
 )
 async def lying_spicedb(_target: Target) -> str:

@@ -22,7 +22,7 @@ from sightline.domain.session.messages import MediaProved
 from sightline.system.clock import SystemClock
 from sightline.system.server_address_file import read_server_addresses
 from sightline.video.tokens import ref_of
-from tests.attack.catalogue import attack
+from tests.attack.catalogue import Kind, attack
 from tests.attack.target import Target
 from tests.cluster.bus.nats_process import NatsProcess
 from tests.conftest import open_data_directory
@@ -123,7 +123,9 @@ def internal(target: Target, path: str) -> str:
     return f"{addresses.internal_url}/internal/{path}"
 
 
-@attack("A6", "A frame that cannot be decoded ends every server", before="the server ended with exit code 1")
+@attack(
+    "A6", "A frame that cannot be decoded ends every server", Kind.APART, before="the server ended with exit code 1"
+)
 async def crash_frame(_target: Target) -> str:
     async with a_member() as (target, outsider, subjects):
         for subject in subjects:
@@ -141,7 +143,7 @@ async def crash_frame(_target: Target) -> str:
 
 @attack(
     "A6", "Forged MediaProved and EndByPlatform: a charge without video, and an end of another tenant's session",
-    before="BROKEN: 5 clean seconds without any video",
+    Kind.APART, before="BROKEN: 5 clean seconds without any video",
 )  # fmt: skip
 async def forged_frames(_target: Target) -> str:
     async with a_member() as (target, outsider, subjects):
@@ -166,7 +168,7 @@ async def forged_frames(_target: Target) -> str:
 
 @attack(
     "A6", "Frames that were recorded are published again",
-    before="taken again: the receiver counted lost frames and gave up what it had asked",
+    Kind.APART, before="taken again: the receiver counted lost frames and gave up what it had asked",
 )  # fmt: skip
 async def replayed_frames(_target: Target) -> str:
     async with a_service(SIGHTLINE_WORKERS="2", SIGHTLINE_VIDEO_WORKERS="2") as target:
@@ -199,7 +201,7 @@ def nats_url(target: Target) -> str:
 
 @attack(
     "A6", "NATS on another machine without TLS and credential",
-    before="accepted; neither the start nor doctor said a word",
+    Kind.APART, before="accepted; neither the start nor doctor said a word",
 )  # fmt: skip
 async def open_nats(_target: Target) -> str:
     with open_data_directory() as directory:
@@ -222,7 +224,7 @@ async def open_nats(_target: Target) -> str:
 
 @attack(
     "C4", "The credential of frames between servers, heard once, is used later",
-    before="one bearer that never changes, in plain HTTP",
+    Kind.APART, before="one bearer that never changes, in plain HTTP",
 )  # fmt: skip
 async def heard_credential(_target: Target) -> str:
     async with a_member() as (target, _outsider, _subjects):
