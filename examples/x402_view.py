@@ -14,7 +14,7 @@ from x402 import x402ClientSync
 from x402.http.clients import x402_requests
 from x402.mechanisms.evm.exact import register_exact_evm_client
 
-sys.tracebacklimit = 0  # what goes wrong is one line
+sys.excepthook = lambda kind, error, _: print(f"{kind.__name__}: {error}", file=sys.stderr)  # one line
 if len(sys.argv) != 4 or not {"EVM_KEY", "USDC"} <= os.environ.keys():
     sys.exit(__doc__)
 ALLOWED = {"network": "eip155:*", "asset": os.environ["USDC"].strip(), "max_amount_per_payment": "200000"}

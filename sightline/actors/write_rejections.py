@@ -6,6 +6,7 @@ from sightline.actors.kernel.errors import ReloadRequestedError
 from sightline.actors.refusals import QUOTE_CONSUMED
 from sightline.domain.errors import InvariantError, RefusedError, StoreUnavailableError
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.session.model import Terms
 from sightline.domain.units import MicroUsdc, usdc_text
 from sightline.ports.store import IN_PROGRESS, Rejected, RejectedWhy
 
@@ -14,8 +15,8 @@ SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken"
 _RAISE_LIMITS: Final = "raise them in the console under Wallet, or with setLimits of the contract"
 
 
-def session_rejected(rejected: Rejected) -> Exception:
-    """What to raise when a session was not written."""
+def session_rejected(rejected: Rejected, terms: Terms | None = None) -> Exception:
+    """What to raise when a session was not written. `terms` are those of a session that is asked for."""
     match rejected.why:
         case RejectedWhy.QUOTE_CONSUMED:
             return RefusedError(QUOTE_CONSUMED)
@@ -26,9 +27,10 @@ def session_rejected(rejected: Rejected) -> Exception:
             )
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "wallet:limit", message, left_micro=rejected.left))
         case RejectedWhy.FUNDS if rejected.free is not None:
+            needed, enough = ("more than the wallet has for it", "") if terms is None else _needed(terms, rejected.free)
             message = (
-                "The session may cost more than the wallet has for it: of its balance and allowance, "
-                f"{usdc_text(rejected.free)} USDC are not reserved. Ask for a shorter time, or fund the wallet"
+                f"The session may cost {needed}: of its balance and allowance, {usdc_text(rejected.free)} USDC are not "
+                f"reserved{enough}. Ask for a shorter time, or fund the wallet"
             )
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:funds", message, left_micro=rejected.free))
         case RejectedWhy.FUNDS:
@@ -77,6 +79,12 @@ def workspace_rejected(rejected: Rejected) -> Exception:
             | RejectedWhy.UNPAID
         ):
             return InvariantError(f"a workspace write was rejected for {rejected.why}")
+
+
+def _needed(terms: Terms, free: MicroUsdc) -> tuple[str, str]:
+    """Return what a session may cost, and for how many seconds the wallet has enough."""
+    needed = f"{usdc_text(terms.hold)} USDC, more than the wallet has for it"
+    return needed, f", enough for {free // terms.rate} s" if free >= terms.rate > 0 else ""
 
 
 def _unfunded(left: MicroUsdc | None) -> str:

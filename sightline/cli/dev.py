@@ -54,6 +54,7 @@ def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], is_
 
 
 async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool, as_json: bool) -> None:
+    sys.stderr.write("Starting a server, a chain and a device. This takes up to half a minute.\n")
     async with local.running() as server:
         wallet = await local.funded_wallet(FUNDS)
         suffix = wallet.address[2:10].lower()

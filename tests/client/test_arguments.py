@@ -28,6 +28,7 @@ from sightline_client import (
     InvalidInputError,
     InvalidStateError,
     MaxChargeError,
+    NoOperatorError,
     NotAuthenticatedError,
     NotAuthorizedError,
     NotReachedError,
@@ -272,6 +273,8 @@ def test_a_session_that_nobody_signed_for_names_the_wallet_of_program_and_comman
         (NotAuthenticatedError(401, {"code": "NOT_AUTHENTICATED"}), "Set SIGHTLINE_API_KEY; `sightline login`"),
         (NotAuthenticatedError(401, {"detail": "auth:credential"}), "Check SIGHTLINE_API_KEY: this server"),
         (MaxChargeError(2, 1, 0), "above --max-charge 0.000001 USDC. Raise --max-charge."),
+        (NoOperatorError(1.5, 2.5, 0), "or wait longer (`sightline watch --wait`)."),
+        (NoOperatorError(1.5, 2.5, 0, SESSION_ID), f"in your session {SESSION_ID}: end that first (`sightline end"),
         (EndNotConfirmedError(SESSION_ID, None), f"confirmed. Run `sightline end {SESSION_ID}`, until"),
         (
             InsufficientCreditError(402, {"detail": "session:consent"}),

@@ -67,6 +67,19 @@ async def test_a_program_without_a_line_of_code_for_it_is_told_once_that_a_view_
         ]
 
 
+async def test_a_view_is_told_of_the_own_session_that_has_the_only_operator() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
+            nursery.start_soon(start_assigned, operator)
+            async with sl.view(5.0, 5.0) as view:
+                with pytest.raises(NoOperatorError, match=f"in your session {view.session.id}: end that"):
+                    async with sl.view(5.0, 5.0, operator_wait_s=0):
+                        pass
+                nursery.cancel_scope.cancel()
+
+
 async def test_a_view_without_an_operator_waits_as_long_as_its_error_says() -> None:
     async with open_world() as world:
         consumer = await world.party("CONSUMER")

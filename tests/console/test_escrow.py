@@ -36,7 +36,7 @@ def test_a_wallet_signs_limits_and_the_payment_of_a_view(browser: Browser, tmp_p
             consumer.click("button:has-text('Stop paying within limits')")
             consumer.shows("form", "Not set")
 
-            request_view(consumer, "the pier")
+            session_id = request_view(consumer, "the pier")
             operator.click("#start")
             consumer.shows(".badge.live")
             consumer.click("#extend")  # the wallet signs it: the mandate has been withdrawn
@@ -46,6 +46,10 @@ def test_a_wallet_signs_limits_and_the_payment_of_a_view(browser: Browser, tmp_p
             consumer.click("button:has-text('End the session')")
             consumer.click(".confirm button.danger")
             consumer.shows(".facts", re.compile(r"In escrow for open sessions\s*0\.00"))
+            consumer.go(f"receipt/{session_id}")
+            consumer.shows(".facts", re.compile(r"Held\s*\d.*Returned from escrow\s*\d", re.DOTALL))
+            consumer.go("wallet")
+            consumer.shows("main .rows", "Returned from escrow")
             assert consumer.problems == []
     finally:
         server.end()

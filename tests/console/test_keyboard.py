@@ -31,7 +31,7 @@ def test_a_view_is_requested_and_cancelled_by_keyboard_alone(browser: Browser, s
         press(tab, "#test-wallet")
         tab_to(tab, "#workspace-name")
         tab.page.keyboard.type("Harbour Watch")
-        press(tab, "#create-workspace")
+        tab.page.keyboard.press("Enter")
         press(tab, "#faucet")
         press(tab, "#approve")
         press(tab, "#to-buy")

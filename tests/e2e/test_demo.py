@@ -143,7 +143,9 @@ async def test_a_session_above_the_payers_own_limits_is_refused_before_it_exists
         long = [(await consumer.act("POST", "/sessions", longest)).data for _ in range(2)]
         above = await consumer.act("POST", "/sessions", longest)
         assert (above.status, above.detail) == (402, "session:funds")
-        assert above.body["remainingMicroUsdc"] == str(FUNDS - sum(int(each["holdMicroUsdc"]) for each in long))
+        left = FUNDS - sum(int(each["holdMicroUsdc"]) for each in long)
+        assert above.body["remainingMicroUsdc"] == str(left)
+        assert f"enough for {left * 14_400 // int(long[0]['holdMicroUsdc'])} s" in above.body["message"]
         for each in long:
             assert (await consumer.act("DELETE", f"/sessions/{each['id']}")).is_done
         assert (await consumer.act("POST", "/sessions", wish)).is_done

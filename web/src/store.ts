@@ -23,6 +23,8 @@ export const now = signal(serverNow());
 setInterval(() => (now.value = serverNow()), 1000);
 
 export const config = signal<Model["ChainConfig"] | null>(null);
+/** Whether a movement into the wallet came from the contract, which returns what it held and was not used. */
+export const isReturned = ({ fromAddress }: Model["WalletEvent"]): boolean => fromAddress.toLowerCase() === config.value?.settlementAddress.toLowerCase();
 /** undefined: not known yet; null: nobody is signed in. */
 export const me = signal<Model["WalletIdentity"] | null | undefined>(undefined);
 export const workspace = signal<Model["Workspace"] | null>(null);

@@ -44,7 +44,9 @@ export const speakPreferred = (): Promise<void> => speak(preferred()).catch(() =
 
 export const isFromRight = (): boolean => FROM_RIGHT.has(language.value);
 /** The language for numbers, dates and names, with the digits 0 to 9 in every language. */
-export const locale = (): string => (language.value === "ar" ? "ar-u-nu-latn" : language.value);
+export const locale = (): string => (language.value === "ar" ? "ar-u-nu-latn" : (regional() ?? language.value));
+/** The browser's own form of the language, such as en-GB: dates and hours are written differently there. */
+const regional = (): string | undefined => navigator.languages.find((each) => each.split("-")[0] === language.value);
 
 /** Keeps an amount, a code or coordinates together and from left to right within a text from right to left. */
 export const leftToRight = (text: string): string => (isFromRight() ? `\u2066${text}\u2069` : text);

@@ -1,7 +1,7 @@
 // The parts of a browser that the modules under test read when they are loaded.
 const kept = new Map<string, string>();
 
-globalThis.navigator ??= { language: "en" } as Navigator;
+globalThis.navigator ??= { language: "en", languages: ["en"] as readonly string[] } as Navigator;
 Object.assign(globalThis, {
   GeolocationPositionError: { PERMISSION_DENIED: 1, POSITION_UNAVAILABLE: 2, TIMEOUT: 3 },
   addEventListener: () => undefined,

@@ -208,7 +208,7 @@ class DurableSession:
         write = self._write(step, at_ms, tuples=tuples, hold=hold, growth=growth, record=record)
         result = await self._deps.store.write_session(write)
         if isinstance(result, Rejected):
-            raise session_rejected(result)
+            raise session_rejected(result, None if hold is None else step.session.terms)
         self._committed(step, write, result.version)
         return result.revision
 

@@ -42,6 +42,7 @@ class HealthAndConfig:
             "settlementAddress": chain.settlement_address,
             "isEscrow": chain.is_escrow,
             "clipSeconds": self._services.options.clip_seconds,
+            "frameSigning": self._services.options.frame_signing,
         }
         return Reply(data)
 

@@ -36,6 +36,8 @@ HASH_PATTERN: Final = r"^0x[0-9a-f]{64}$"
 DECIMAL_PATTERN: Final = r"^-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?$"
 """A number as in JSON."""
 INTEGER_PATTERN: Final = r"^[0-9]{1,16}$"
+_FORMS: Final = {UUID_PATTERN: "not a UUID", ADDRESS_PATTERN: "not an address, 0x and 40 hex digits"}
+"""What is said of a text that does not match a pattern which a reader would have to decipher."""
 COORDINATE_DECIMALS: Final = 6
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MESSAGE_LENGTH_MAX: Final = 600
@@ -222,6 +224,10 @@ class RequestModel(Model):
         named = f"{names[0]}: " if names else ""
         # Cut at a word, and only what no rule of ours says: the longest list of allowed values fits.
         said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "string_pattern_mismatch" and named:
+            said = (
+                "not a nextCursor of this list" if names[0] == "cursor" else _FORMS.get(first["ctx"]["pattern"], said)
+            )
         message = shorten(f"{named}{said}", _MESSAGE_LENGTH_MAX, placeholder=" ...")
         return Refusal(Code.INVALID_INPUT, label, message)
 

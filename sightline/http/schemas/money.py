@@ -170,6 +170,9 @@ class ChainConfig(Output):
     settlement_address: Address
     is_escrow: bool = Field(description="Whether a session needs a signed `payment`, or the workspace a mandate")
     clip_seconds: int = Field(description="Seconds of video that the server keeps for clips; 0: it has no clips")
+    frame_signing: Literal["off", "request", "always"] = Field(
+        description="Whether frames and clips have content credentials: never, if a call asks for them, or always"
+    )
 
 
 class Health(Output):

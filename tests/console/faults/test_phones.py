@@ -6,6 +6,7 @@ import re
 from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
+    PATIENCE_MS,
     PHONE,
     ConsoleServer,
     a_tab,
@@ -100,7 +101,11 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
     browser: Browser, server: ConsoleServer
 ):
     review = Review()
-    with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=VAASA) as phone:
+    with (
+        a_tab(browser, server.url, place=VAASA) as consumer,
+        a_tab(browser, server.url) as operator,
+        a_tab(browser, server.url, PHONE, place=VAASA) as phone,
+    ):
         # After a reload within a second, the sequence of the first position may be too low; the page then raises it.
         phone.allowed = (*phone.allowed, r"409 \(\w+\) \S*/location")
         sign_up(operator, "Pier Cams", "SUPPLIER")
@@ -117,8 +122,15 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         button = phone.page.locator("#no-position button", has_text="Check again").bounding_box()
         assert button is not None
         assert button["y"] + button["height"] < PHONE["height"] / 2, "on the first screen, above the picture"
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        request_view(consumer, "The market")
+        expect(phone.page.locator("#start")).to_be_disabled(timeout=PATIENCE_MS)
+        phone.shows("main", "Allow the camera and the position first.")
         review.look(phone, "camera-no-position", (PHONE,))
         phone.page.context.grant_permissions(["camera", "microphone", "geolocation"])
+        expect(phone.page.locator("#start")).to_be_enabled(timeout=PATIENCE_MS)
+        phone.click("#decline")
         phone.shows(".badge.online")
         expect(phone.page.locator("#no-position")).to_have_count(0)
         phone.page.add_init_script(ASKS_AT_A_PRESS)
@@ -127,7 +139,7 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         phone.page.locator("#no-position button", has_text="Check again").click()
         phone.shows(".badge.online")
         expect(phone.page.locator("#no-position")).to_have_count(0)
-        review.done(operator, phone)
+        review.done(consumer, operator, phone)
 
 
 def test_the_clocks_of_a_camera_and_of_a_running_view_stop_at_the_longest_time(browser: Browser, server: ConsoleServer):

@@ -21,6 +21,7 @@ async def test_config_shows_our_own_rpc_endpoint_where_the_node_is_private(world
         "settlementAddress": CHAIN.settlement_address,
         "isEscrow": False,
         "clipSeconds": 0,
+        "frameSigning": "request",
     }
     answer = await world.http.post(data["rpcUrl"], json={"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"})
     assert answer.json()["result"] == "0x7a69"

@@ -61,7 +61,7 @@ export default function Camera() {
     }
   }, []);
   useEffect(() => () => void (isSuspended.value = false), []); // of this key: the sign-in may be of another workspace
-  if (key === null) return <Empty isPage icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")} />;
+  if (key === null) return <Empty isPage icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")}>{remembered("signedIn") !== null && <a class="button main" href={link("operate")}>{t("navOperate")}</a>}</Empty>;
   if (!isSecureContext) return <Empty isPage icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
   if (isRefused.value) return <Empty isPage icon="warn" title={t("cameraKeyGone")} text={t("cameraKeyRefused")} />;
   if (identity.value === null && isSuspended.value) return <Suspended again={async () => ((isSuspended.value = false), await reading.again())} />;
@@ -241,7 +241,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <div class="row"><Button id="work-here" run={workHere}>{t("workHere")}</Button></div>
         </Banner>
       )}
-      {!isSuspended.value && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} />}
+      {!isSuspended.value && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} canFilm={media.value !== null && isLocated} />}
       {state === "ONLINE" && !isSuspended.value && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
@@ -258,7 +258,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           {problem !== null ? t(problem) : (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
         </p>
         {isInaccurate && <Banner kind="warn" icon="warn">{t("positionInaccurate")}</Banner>}
-        {(locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
+        {!isSuspended.value && (locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
         {job.value?.state !== "LIVE" && !isSuspended.value &&
           (state === "OFFLINE" ? (
             <Button id="go-online" kind="main" disabled={fix === null || media.value === null} run={goOnline}>{t("goOnline")}</Button>
@@ -289,8 +289,10 @@ interface JobProps {
   meter: Meter | null;
   fix: Point | null;
   isOffline: boolean;
+  /** The camera is open and the position is known: without them a view would be LIVE without a picture, or paused. */
+  canFilm: boolean;
 }
-function Job({ client, ownId, job, meter, fix, isOffline }: JobProps) {
+function Job({ client, ownId, job, meter, fix, isOffline, canFilm }: JobProps) {
   const shown = job.value;
   if (shown === null) return <Card><p class="dim" role="status">{t(isOffline ? "cameraIsOffline" : "cameraWaiting")}</p></Card>;
   const params = { path: { id: shown.id }, header: once() };
@@ -313,7 +315,8 @@ function Job({ client, ownId, job, meter, fix, isOffline }: JobProps) {
           [t("earnAtMost"), most],
         ]} />
         {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
-        <Button id="start" kind="main" run={async () => (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session)}>{t("startFilming")}</Button>
+        {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}</Banner>}
+        <Button id="start" kind="main" disabled={!canFilm} run={async () => (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session)}>{t("startFilming")}</Button>
         <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null), notify("declined"))}>{t("decline")}</Button>
         <p class="hint">{t("declineHint")}</p>
       </Card>

@@ -1,5 +1,6 @@
 // What was charged and what was paid. The browser checks it with the chain and the contracts that this service names.
 import { useSignal, type Signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { CHECKS, verifyReceipt, type Check, type SkipReason, type Verification } from "sightline-js";
 import { ApiError, api, need, type Model } from "../api";
@@ -10,7 +11,7 @@ import { gapsOf, inSeconds, merged, type Gap } from "../live/pauses";
 import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, grossRows, useReading } from "../parts";
 import { placeOf } from "../place/names";
 import { go, link, place } from "../router";
-import { workspace } from "../store";
+import { isReturned, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 import { REASONS, wordOf } from "./watch";
@@ -83,7 +84,8 @@ export default function Receipt() {
                 [t("to"), <Address value={paid.to} />],
               ] as const)),
               ...(settlement.txHash === null ? [] : [[t("transaction"), <Address value={settlement.txHash} />] as const]),
-              ...(refunds.value.length === 0 ? [] : [[t("statementRefunded"), <Refunds refunds={refunds.value} />] as const]),
+              ...(refunds.value.some(isReturned) ? [[t("heldBefore"), usdc(session.holdMicroUsdc)] as const] : []),
+              ...returnedRows(refunds.value),
             ]}
           />
           {settlement.state === "PENDING" && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
@@ -108,12 +110,19 @@ async function readRefunds(sessionId: string): Promise<readonly Model["WalletEve
   return (await need(api.GET("/api/v1/wallet/events", { params: { query } }))).items.filter((each) => !each.removed);
 }
 
-const Refunds = ({ refunds }: { refunds: readonly Model["WalletEvent"][] }) => (
-  <span id="refunded">
-    {usdc(refunds.reduce((sum, each) => sum + BigInt(each.amountMicroUsdc), 0n))}
-    {refunds.map((each) => <Address key={each.id} value={each.txHash} />)}
-  </span>
-);
+/** What the contract gave back of the amount that it held, and what the service has paid back. */
+function returnedRows(found: readonly Model["WalletEvent"][]): (readonly [string, ComponentChildren])[] {
+  const returned = found.filter(isReturned);
+  const refunded = found.filter((each) => !isReturned(each));
+  const rows = [["returned", "statementReturned", returned], ["refunded", "statementRefunded", refunded]] as const;
+  return rows.filter(([, , events]) => events.length > 0).map(([id, word, events]) => [
+    t(word),
+    <span id={id} class="stack">
+      {usdc(events.reduce((sum, each) => sum + BigInt(each.amountMicroUsdc), 0n))}
+      {events.map((each) => <Address key={each.id} value={each.txHash} />)}
+    </span>,
+  ]);
+}
 
 function Download({ receipt }: { receipt: Data }) {
   const save = (): void => {

@@ -162,7 +162,7 @@ export default function Start() {
                   </div>
                 )}
                 {title === "stepWorkspace" && (
-                  <div class="form">
+                  <form class="form" onSubmit={(event) => (event.preventDefault(), document.getElementById("create-workspace")?.click())}>
                     <Field label={t("workspaceName")} hint={t("workspaceNameHint", { name: t("defaultWorkspace") })}>
                       <input id="workspace-name" maxLength={80} value={name.value} placeholder={t("defaultWorkspace")} onInput={(event) => (name.value = event.currentTarget.value)} />
                     </Field>
@@ -174,7 +174,7 @@ export default function Start() {
                       </select>
                     </Field>
                     <Button id="create-workspace" kind="main" run={setUp}>{t("createWorkspace")}</Button>
-                  </div>
+                  </form>
                 )}
                 {title === "stepMoney" && (
                   <div class="form">

@@ -9,7 +9,7 @@ import type { Signer } from "../chain/wallet";
 import { dateTime, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Empty, Facts, Field, Page, Unread, useReading } from "../parts";
 import { link } from "../router";
-import { canBuy, config, funds, notify, refreshFunds, report } from "../store";
+import { canBuy, config, funds, isReturned, notify, refreshFunds, report } from "../store";
 import { t, type Word } from "../strings";
 import { Statements } from "./statements";
 
@@ -240,7 +240,7 @@ function paymentsAsOne(entries: readonly Entry[]): Entry[] {
 function EntryRow({ entry }: { entry: Entry }) {
   const isOut = entry.fromAddress.toLowerCase() === funds.value?.walletAddress.toLowerCase() && entry.kind !== "APPROVAL";
   // What a session gave back: other money that comes in belongs to none.
-  const word = entry.kind === "TRANSFER_IN" && entry.sessionId !== null ? "kindRefund" : KINDS[entry.kind];
+  const word = entry.kind === "TRANSFER_IN" && entry.sessionId !== null ? (isReturned(entry) ? "statementReturned" : "kindRefund") : KINDS[entry.kind];
   const amount = BigInt(entry.amountMicroUsdc);
   return (
     <li class={entry.removed ? "removed" : ""}>

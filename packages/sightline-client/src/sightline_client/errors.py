@@ -285,14 +285,23 @@ class MaxChargeError(SightlineError):
 
 
 class NoOperatorError(SightlineError):
-    """No operator was available in time. The session was cancelled; nothing was charged."""
+    """No operator was available in time. The session was cancelled; nothing was charged.
 
-    def __init__(self, lat: float, lng: float, waited_s: float) -> None:
+    Attributes:
+        own_session_id: Your own running session that had the only operator of the place when the price was read.
+    """
+
+    def __init__(self, lat: float, lng: float, waited_s: float, own_session_id: str | None = None) -> None:
+        self.own_session_id = own_session_id
         when = f"within {waited_s:g} s" if waited_s > 0 else "now"
-        super().__init__(
-            f"No operator was available at {lat}, {lng} {when}. Choose a place where the quote has available_operators "
-            "(`sightline quote`), or wait longer (operator_wait_s; `sightline watch --wait`)."
+        step = (
+            "Choose a place where the quote has available_operators (`sightline quote`), or wait longer "
+            "(operator_wait_s; `sightline watch --wait`)."
+            if own_session_id is None
+            else f"The only one there is in your session {own_session_id}: end that first (`sightline end "
+            f"{own_session_id}`)."
         )
+        super().__init__(f"No operator was available at {lat}, {lng} {when}. {step}")
 
 
 class SessionOverError(SightlineError):

@@ -13,7 +13,6 @@ from sightline_client.errors import (
     FrameNotAvailableError,
     InvalidArgumentError,
     InvalidStateError,
-    MaxChargeError,
     NoOperatorError,
     OutcomeUnknownError,
     SessionOverError,
@@ -146,9 +145,7 @@ class View:
             lat, lng = self._place
             query = given(lat=lat, lng=lng, durationSeconds=self._seconds)
             self._quote = self._transport.get(Quote, "/pricing/quote", query)
-        rate = int(self._quote.rate_per_second_micro_usdc)
-        if self._max_charge is not None and rate * self._seconds > self._max_charge:
-            raise MaxChargeError(rate * self._seconds, int(self._max_charge), self._max_charge // rate)
+        self._quote.require_within(self._max_charge, self._seconds)
 
     def _create(self) -> Session:
         assert self._quote is not None
@@ -186,7 +183,8 @@ class View:
                     raise
                 remaining_s = deadline_s - monotonic_s()
                 if remaining_s <= 0:
-                    raise NoOperatorError(*self._place, self._operator_wait_s) from error
+                    own = None if self._quote is None else self._quote.own_session_id
+                    raise NoOperatorError(*self._place, self._operator_wait_s, own) from error
                 # Retry-After may exceed the time that is left: the last attempt is made at the deadline.
                 delay_s = min(float(error.retry_after_s or 1), remaining_s)
             if not is_said:

@@ -39,6 +39,9 @@ _WORDS: Final = (
     (r"\bkey= or SIGHTLINE_API_KEY\b", "SIGHTLINE_API_KEY"),
     (r"\bmax_charge\b", "--max-charge"),
     (r"\bCall sessions\.end\('[^']*'\), or run\b", "Run"),
+    (r"\bLeave its view, or call sessions\.end\('[^']*'\); (`sightline end [^`]*`) on the command line\b", r"Run \1"),
+    (r"\(operator_wait_s; (`sightline watch --wait`)\)", r"(\1)"),
+    (r"\(rpc=\)", "(--rpc-url)"),
     (r"\bpass the wallet of the key's workspace as payer=.* set (SIGHTLINE_WALLET_KEY) to its private key\b",
      r"set \1 to the private key of the workspace's wallet"),
 )  # fmt: skip

@@ -104,6 +104,7 @@ def request(
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         quote, wallet = sl.quote(lat, lng, seconds=seconds), paying_wallet(sl)
+        quote.require_within(max_charge, seconds)
         terms = None if wallet is None else sl.sessions.terms(quote.quote_id, seconds=seconds)
         session = sl.sessions.create(
             lat,
@@ -121,7 +122,7 @@ def request(
         except BaseException as error:
             _withdraw(sl, session.id)
             if isinstance(error, UnavailableError) and error.detail == NO_OPERATOR:
-                raise NoOperatorError(lat, lng, 0) from error
+                raise NoOperatorError(lat, lng, 0, quote.own_session_id) from error
             raise
     print_value(session, as_json, session.id)
 

@@ -316,8 +316,12 @@ def watch(
     With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays. Exit code 1 if no frame came.
     """
     from sightline_client.commands.signals import stop_like_ctrl_c
+    from sightline_client.errors import SightlineError
+    from sightline_client.models import FrameSigning
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        if signed and sl.config().frame_signing == FrameSigning.OFF:
+            raise ValueError("This server does not sign frames. Leave out --signed.")
         out.mkdir(parents=True, exist_ok=True)
         wallet = paying_wallet(sl)
         view = sl.view(lat, lng, seconds=seconds, max_charge=max_charge, operator_wait_s=wait, payer=wallet)
@@ -342,7 +346,11 @@ def watch(
                 raise
             is_stopped = True
             if not as_json:
-                typer.echo(f"Session {view.session.id} has ended.", err=True)
+                typer.echo(f"Session {view.session.id} is {view.session.state}.", err=True)
+        except SightlineError:
+            if view.is_entered and not as_json:
+                typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
+            raise
         receipt, config = view.receipt(), sl.config()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {
@@ -372,7 +380,7 @@ def clip(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save the last seconds of a LIVE session as a video file."""
+    """Save the last seconds of a LIVE session as a video file. The server must keep video for clips."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         taken = sl.sessions.clip(session_id, seconds=seconds, signed=signed or None)
         path = out.with_name(out.name + taken.suffix)

@@ -163,6 +163,14 @@ class EventKind(OpenEnum):
     SETTLED = "SETTLED"
 
 
+class FrameSigning(OpenEnum):
+    """When frames and clips have content credentials."""
+
+    OFF = "off"
+    REQUEST = "request"
+    ALWAYS = "always"
+
+
 class CredentialKind(OpenEnum):
     """What a call was made with."""
 

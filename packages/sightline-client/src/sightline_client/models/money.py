@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sightline_client.models.base import Model, Money, SettlementState, Time, WalletEventKind
+from sightline_client.models.base import FrameSigning, Model, Money, SettlementState, Time, WalletEventKind
 from sightline_client.money import MicroUsdc
 from sightline_client.verification import TrustedDeployment
 
@@ -23,6 +23,8 @@ class ChainConfig(Model):
     """Whether a session needs a signed payment, or the workspace a mandate."""
     clip_seconds: int = 0
     """Seconds of video that the server keeps for clips; 0: it has no clips."""
+    frame_signing: FrameSigning = FrameSigning.REQUEST
+    """When frames and clips have content credentials; a server of an earlier version does not say."""
 
     @property
     def deployment(self) -> TrustedDeployment:

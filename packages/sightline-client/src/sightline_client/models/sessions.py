@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from sightline_client.errors import MaxChargeError
 from sightline_client.models.base import (
     CredentialKind,
     EndReason,
@@ -36,6 +37,12 @@ class Quote(Model):
     lat: float
     lng: float
     duration_seconds: int
+
+    def require_within(self, max_charge: int | None, seconds: int) -> None:
+        """Raise MaxChargeError if the price of the seconds is above `max_charge`, in micro-USDC."""
+        rate = int(self.rate_per_second_micro_usdc)
+        if max_charge is not None and rate * seconds > max_charge:
+            raise MaxChargeError(rate * seconds, int(max_charge), int(max_charge) // rate)
 
 
 class EndedBy(Model):
