@@ -53,8 +53,12 @@ def run_dev(*, port: int, data_dir: Path | None, place: tuple[float, float], is_
     return 0
 
 
+STARTING: Final = "Starting a server, a chain and a device. This takes up to half a minute.\n"
+
+
 async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool, as_json: bool) -> None:
-    sys.stderr.write("Starting a server, a chain and a device. This takes up to half a minute.\n")
+    if not as_json:
+        sys.stderr.write(STARTING)
     async with local.running() as server:
         wallet = await local.funded_wallet(FUNDS)
         suffix = wallet.address[2:10].lower()

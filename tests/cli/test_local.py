@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sightline.cli import DEV_LAT, DEV_LNG
+from sightline.cli.dev import STARTING
 from sightline.cli.local import PLACE, own_command
 from sightline.domain.geofence import distance_m
 from sightline.http.schemas.sessions import CreateSessionBody
@@ -27,7 +28,7 @@ def test_dev_says_why_its_server_cannot_start_and_leaves_no_directory(tmp_path: 
         env = os.environ | {"TMPDIR": str(tmp_path), "SIGHTLINE_PORT": str(port)}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    said = json.loads(done.stderr)["message"] if option else done.stderr.rstrip("\n")
+    said = json.loads(done.stderr)["message"] if option else done.stderr.removeprefix(STARTING).rstrip("\n")
     reason = f"Port {port} on 127.0.0.1 is already in use."
     assert said == f"Cannot start: {reason} Set SIGHTLINE_PORT (--port), or stop the other server."
     assert list(tmp_path.glob("sightline-*")) == []

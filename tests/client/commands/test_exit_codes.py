@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from sightline.http.services import ResourceOptions
 from sightline.ports.video import ClipMissing, ClipMissingReason
 from tests.client.commands.program import sightline
-from tests.http.world import open_world
+from tests.http.world import WorldOptions, data_of, open_world
 
 UNKNOWN = "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50"
 
@@ -39,3 +40,12 @@ async def test_a_server_that_keeps_no_clips_is_named_as_the_reason_and_the_comma
     assert "This server keeps no video for clips" in done.stderr
     assert "Invalid request" not in done.stderr
     assert "Correct the field" not in done.stderr
+
+
+async def test_signed_frames_of_a_server_that_does_not_sign_are_refused_before_a_view_is_bought() -> None:
+    async with open_world(WorldOptions(resources=ResourceOptions())) as world:
+        consumer = await world.party("CONSUMER")
+        done = await sightline(world, consumer, "watch", "52.52", "13.405", "--signed")
+        assert done.returncode == 1
+        assert "does not sign frames. Leave out --signed." in done.stderr
+        assert data_of(await consumer.key.get("/api/v1/sessions"))["items"] == []

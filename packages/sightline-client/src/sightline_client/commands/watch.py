@@ -348,7 +348,7 @@ def watch(
             if not as_json:
                 typer.echo(f"Session {view.session.id} is {view.session.state}.", err=True)
         except SightlineError:
-            if view.is_entered and not as_json:
+            if view.is_entered and view.session.started_at is not None and not as_json:
                 typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
             raise
         receipt, config = view.receipt(), sl.config()
