@@ -277,7 +277,7 @@ async def loads(options: argparse.Namespace) -> list[str]:
         alone = measured[name, counts[0], base[name]]
         rate = statistics.median(m["per_s"] / a["per_s"] for m, a in zip(runs.runs, alone.runs, strict=True))
         cpu = statistics.median(m["all_us"] / a["all_us"] for m, a in zip(runs.runs, alone.runs, strict=True))
-        latency, idle = f"{runs.median('p50')} | {runs.median('p99')}", f"{runs.median('idle_percent'):.1f}"
+        latency, idle = f"{runs.median('p50'):.1f} | {runs.median('p99'):.1f}", f"{runs.median('idle_percent'):.1f}"
         lines.append(
             f"| {name} | {count} | {connections} | {runs.median('per_s'):,.0f} | {rate:.2f} | "
             f"{runs.median('all_us'):,.0f} | {cpu:.2f} | {latency} | {idle} |"
