@@ -1,6 +1,7 @@
 """Streets of one file on the console's map: drawn in the page, from this server alone, in both themes."""
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from playwright.sync_api import Browser, expect
 from typer.testing import CliRunner
 
 from sightline.cli import app
-from tests.console.people import ConsoleServer, Tab, a_tab, sign_up
+from sightline.domain.geofence import distance_m
+from tests.console.people import PATIENCE_MS, ConsoleServer, Tab, a_tab, sign_up
 from tests.console.review import Review
 from tests.http.console.street_file import write_streets
 
@@ -81,6 +83,30 @@ def test_a_place_is_found_by_its_postcode(browser: Browser, mapped: ConsoleServe
         tab.page.press("#place", "Enter")
         expect(tab.page.locator("#place")).to_have_value("24768 Fenhaven, Germany")
         tab.shows("#place-hint", "54.30000, 9.70000")
+        tab.shows(".price")
+        assert tab.problems == []
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("Harbour Avenue 12, Rendsburg", "Harbour Avenue, Rendsburg, Schleswig-Holstein, Germany"),
+        ("harbour ave rendsburg", "Harbour Avenue, Rendsburg, Schleswig-Holstein, Germany"),
+        ("North Street 3", "North Street 3, Rendsburg, Schleswig-Holstein, Germany"),
+    ],
+)
+def test_a_street_is_found_by_its_name_with_and_without_its_town(
+    browser: Browser, mapped: ConsoleServer, text: str, label: str
+):
+    with a_tab(browser, mapped.url, place=FENHAVEN) as tab:
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        tab.go("buy")
+        tab.page.fill("#place", text)
+        tab.page.press("#place", "Enter")
+        expect(tab.page.locator("#place")).to_have_value(label, timeout=PATIENCE_MS)
+        found = re.match(r"\u2066?([\d.]+), ([\d.]+)", tab.page.locator("#place-hint").inner_text())
+        assert found is not None
+        assert distance_m(*map(float, found.groups()), *FENHAVEN) < 12_000
         tab.shows(".price")
         assert tab.problems == []
 

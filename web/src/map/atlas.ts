@@ -8,6 +8,7 @@ import worldFile from "./world.gen.json";
 import { metres } from "../format";
 import { locale, t } from "../strings";
 import { cities, type City } from "./cities";
+import { mapFiles, type MapFiles } from "./files";
 import type { StreetFile } from "./streets";
 
 export interface Point {
@@ -25,13 +26,6 @@ export interface Scene {
   isClose: boolean;
   /** A cell that is framed too. */
   also?: { south: number; west: number; degrees: number } | null;
-}
-interface Streets {
-  /** Pictures of another server. */
-  tilesUrl: string | null;
-  attribution: string;
-  /** The file of this server. */
-  streets: StreetFile | null;
 }
 export interface Hooks {
   /** Makes the map choose places: by a click, or by Enter for its centre. */
@@ -67,10 +61,10 @@ class Scale extends L.Control.Scale {
   }
 }
 
-let data: Promise<{ topology: Topology; streets: Streets }> | null = null;
+let data: Promise<{ topology: Topology; streets: MapFiles }> | null = null;
 const load = (): NonNullable<typeof data> =>
-  (data ??= Promise.all([fetch(worldFile), fetch("/console/map.json")])
-    .then(async ([world, streets]) => ({ topology: (await world.json()) as Topology, streets: (await streets.json()) as Streets }))
+  (data ??= Promise.all([fetch(worldFile), mapFiles()])
+    .then(async ([world, streets]) => ({ topology: (await world.json()) as Topology, streets }))
     .catch((error: unknown) => {
       data = null;
       throw error;

@@ -9,6 +9,7 @@ import { isOffEarth, isShortLink } from "./coordinates";
 import { typed, type Place } from "./place";
 import { mayBePostcode, postcodes, searchPostcodes, type Postcode } from "./postcodes";
 import { places, search, type City, type Suggestion } from "./search";
+import { searchStreets } from "./streets";
 
 const SUGGESTIONS = 6;
 
@@ -31,9 +32,15 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
   const isName = useComputed(() => /\p{L}/u.test(text.value) && !/^(?:https?|geo):/i.test(text.value.trim()) && place.value.point === null);
   const codes = useSignal<readonly Postcode[] | null>(null);
   const isCode = useComputed(() => mayBePostcode(text.value) && place.value.point === null);
+  /** The streets that a text names; null before the first search. */
+  const streets = useSignal<{ text: string; found: readonly Suggestion[] } | null>(null);
   const options = useComputed<readonly Suggestion[]>(() => {
     const coded = isCode.value ? searchPostcodes(codes.value ?? [], text.value, SUGGESTIONS) : [];
-    return coded.length > 0 || !isName.value || names.value === null ? coded : search(names.value, text.value, SUGGESTIONS);
+    if (coded.length > 0 || !isName.value || names.value === null) return coded;
+    const found = search(names.value, text.value, SUGGESTIONS);
+    const along = streets.value?.text === text.value ? streets.value.found : [];
+    // A street with this name says more than a town with a name like it.
+    return found[0]?.isAlike === true && along.length > 0 ? along : [...found, ...along].slice(0, SUGGESTIONS);
   });
   const isOpen = options.value.length > 0 && closedFor.value !== text.value;
 
@@ -53,6 +60,15 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
     postcodes().then((all) => isGone || (codes.value = all), () => undefined); // names and coordinates work without them
     return () => void (isGone = true);
   }, [text.value]);
+
+  useEffect(() => {
+    const written = text.value;
+    if (!isName.value || names.value === null) return;
+    let isGone = false;
+    const tell = (found: readonly Suggestion[]): void => void (isGone || (streets.value = { text: written, found }));
+    searchStreets(names.value, written, SUGGESTIONS, () => isGone).then(tell, () => tell([])); // towns are found without them
+    return () => void (isGone = true);
+  }, [text.value, names.value]);
 
   const choose = ({ label, lat, lng }: Suggestion): void => {
     place.value = { text: label, point: { lat, lng } };
@@ -92,7 +108,7 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
   const listId = `${id}-list`;
   const where = place.value.point;
   const said = where === null || !/\p{L}/u.test(text.value) ? null : point(where.lat, where.lng);
-  const isWrong = text.value !== "" && where === null && options.value.length === 0 && (!isName.value || names.value !== null || hasFailed.value);
+  const isWrong = text.value !== "" && where === null && options.value.length === 0 && (!isName.value || streets.value?.text === text.value || hasFailed.value);
   const words = (): Word =>
     isShortLink(text.value) ? "placeShortLink" : isOffEarth(text.value) ? "placeOffEarth" : codes.value?.length === 0 && /\d{3}/.test(text.value) && !/[.,]/.test(text.value) ? "placeNoPostcodes" : isName.value && hasFailed.value ? "placeNamesFailed" : "placeWrong";
   const problem = isWrong ? t(words()) : null;
@@ -127,7 +143,7 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
         ))}
       </ul>
       <span id={`${id}-hint`} class={problem === null ? "hint" : "hint bad"} role="status">
-        {problem ?? said ?? (isAlike ? t("placeAlike") : isName.value && names.value === null && !hasFailed.value ? t("loading") : hint)}
+        {problem ?? said ?? (isAlike ? t("placeAlike") : isName.value && options.value.length === 0 && streets.value?.text !== text.value && !hasFailed.value ? t("loading") : hint)}
       </span>
     </div>
   );

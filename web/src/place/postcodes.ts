@@ -1,4 +1,5 @@
 // Postcodes, where the server has a file of them. Data: GeoNames, CC BY 4.0; loaded when somebody types one.
+import { mapFiles } from "../map/files";
 import { countryIn, plain, type Suggestion } from "./search";
 import { language } from "../strings";
 
@@ -27,9 +28,8 @@ export const readPostcodes = (text: string): Postcode[] =>
 let loading: Promise<readonly Postcode[]> | null = null;
 /** All postcodes of the server; none if it has no file. Loaded once; a failure is tried again at the next call. */
 export function postcodes(): Promise<readonly Postcode[]> {
-  loading ??= fetch("/console/map.json")
-    .then(async (answer) => ((await answer.json()) as { postcodes: string | null }).postcodes)
-    .then(async (url) => (url === null ? [] : readPostcodes(await (await fetch(url)).text())))
+  loading ??= mapFiles()
+    .then(async ({ postcodes: url }) => (url === null ? [] : readPostcodes(await (await fetch(url)).text())))
     .catch((error: unknown) => {
       loading = null;
       throw error;
