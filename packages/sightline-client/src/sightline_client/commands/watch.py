@@ -132,9 +132,10 @@ def signup(
             "walletAddress": wallet.address,
             "walletKey": wallet.private_key,
         }
+        # Before the faucet, which may fail: the key cannot be shown again.
+        print_value(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
         if fund is not None:
             _fund(sl, wallet, fund, data_dir)
-    print_value(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
 
 
 def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "LocalWallet | None") -> str:
@@ -316,7 +317,7 @@ def watch(
     With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays. Exit code 1 if no frame came.
     """
     from sightline_client.commands.signals import stop_like_ctrl_c
-    from sightline_client.errors import SightlineError
+    from sightline_client.errors import ApiError
     from sightline_client.models import FrameSigning
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
@@ -347,7 +348,7 @@ def watch(
             is_stopped = True
             if not as_json:
                 typer.echo(f"Session {view.session.id} is {view.session.state}.", err=True)
-        except SightlineError:
+        except ApiError:
             if view.is_entered and view.session.started_at is not None and not as_json:
                 typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
             raise
