@@ -19,6 +19,7 @@ from tests.console.people import (
 )
 from tests.console.review import Review
 
+KEMI = (65.736319, 24.56372)
 TURKU, VAASA, PORVOO, RAUMA = (
     (60.451813, 22.26663),
     (63.095089, 21.616458),
@@ -37,6 +38,13 @@ ASKS_AT_A_PRESS = """(() => {
   geolocation.getCurrentPosition = (...given) => ((isAsked = true), ask(...given));
 })();"""
 """Some browsers ask for the permission again only for a call that is made in a press."""
+LIGHT_AND_ZOOM = """(() => {
+  window.lens = {};
+  const track = MediaStreamTrack.prototype;
+  track.getCapabilities = () => ({ torch: true, zoom: { min: 1, max: 8, step: 0.1 } });
+  track.applyConstraints = async ({ advanced }) => void Object.assign(window.lens, ...advanced);
+})();"""
+"""The camera of a phone: that of the test's browser has neither."""
 JOBS = "#film-job"
 
 
@@ -140,6 +148,26 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         phone.shows(".badge.online")
         expect(phone.page.locator("#no-position")).to_have_count(0)
         review.done(consumer, operator, phone)
+
+
+def test_a_camera_with_light_and_zoom_offers_them_and_another_does_not(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=KEMI) as phone:
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        expect(phone.page.locator("#microphone")).to_be_visible()
+        expect(phone.page.locator("#torch, #zoom")).to_have_count(0)
+        phone.page.add_init_script(LIGHT_AND_ZOOM)
+        phone.page.reload()
+        phone.click("#torch")
+        phone.shows("#torch", "on")
+        phone.page.locator("#zoom").fill("3")
+        phone.until('() => JSON.stringify(window.lens) === \'{"torch":true,"zoom":3}\'')
+        phone.shows(".badge.online")
+        review.look(phone, "camera-light-and-zoom", (PHONE,))
+        phone.click("#torch")
+        phone.shows("#torch", "off")
+        review.done(operator, phone)
 
 
 def test_the_clocks_of_a_camera_and_of_a_running_view_stop_at_the_longest_time(browser: Browser, server: ConsoleServer):

@@ -380,6 +380,8 @@ export const arabic: Catalogue = {
   filmRefused: "انتهت الجلسة",
   backgroundPause: "متوقّف مؤقتًا: لا يُدفع لك ما دامت هذه الصفحة في الخلفية.",
   flip: "بدّل الكاميرا",
+  torch: "الضوء",
+  zoom: "التقريب",
   microphone: "الميكروفون",
   position: "الموقع",
   cameraMissing: "لا توجد في هذا الجهاز كاميرا يستطيع المتصفح استخدامها.",

@@ -380,6 +380,8 @@ export const german: Catalogue = {
   filmRefused: "Die Sitzung ist vorbei",
   backgroundPause: "Pausiert: Im Hintergrund werden Sie nicht bezahlt.",
   flip: "Kamera wechseln",
+  torch: "Licht",
+  zoom: "Zoom",
   microphone: "Mikrofon",
   position: "Position",
   cameraMissing: "Der Browser findet keine Kamera an diesem Gerät.",

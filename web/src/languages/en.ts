@@ -378,6 +378,8 @@ export const english = {
   filmRefused: "The session is over",
   backgroundPause: "Paused: you are not paid while this page is in the background.",
   flip: "Flip camera",
+  torch: "Light",
+  zoom: "Zoom",
   microphone: "Microphone",
   position: "Position",
   cameraMissing: "This device has no camera that the browser can use.",

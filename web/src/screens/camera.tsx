@@ -9,6 +9,7 @@ import { forget, keep, remembered } from "../kept";
 import { chime } from "../live/chime";
 import { Locator } from "../live/locator";
 import { endingOf, noteEnd } from "../live/endings";
+import { Lens } from "../live/lens";
 import { JobAlerts } from "../live/push";
 import { pauseEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
@@ -246,6 +247,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
         <Switch id="microphone" isOn={hasSound.value} run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t("microphone")}</Switch>
+        <Lens stream={media.value} />
         <Menu id="camera-menu" label={t("menu")} closesOn={job.value?.id}>
           <a href={link("operate")}>{t("earningsAndHistory")}</a>
           <Preferences />
