@@ -154,6 +154,8 @@ def test_a_camera_with_light_and_zoom_offers_them_and_another_does_not(browser: 
     review = Review()
     with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=KEMI) as phone:
         sign_up(operator, "Pier Cams", "SUPPLIER")
+        # After a reload within a second, the sequence of the first position may be too low; the page then raises it.
+        phone.allowed = (*phone.allowed, r"409 \(\w+\) \S*/location")
         come_online(phone, camera_link(operator))
         expect(phone.page.locator("#microphone")).to_be_visible()
         expect(phone.page.locator("#torch, #zoom")).to_have_count(0)

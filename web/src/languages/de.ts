@@ -124,7 +124,7 @@ export const german: Catalogue = {
   whyNobodyElse: "Niemand sonst wartet hier",
   whyArea: "Dieses Gebiet",
   whyUsual: "Das ist der übliche Preis.",
-  whyOwn: "Ihre eigenen Anfragen erhöhen Ihren Preis nie.",
+  whyOwn: "Eigene offene Anfragen erhöhen Ihren Preis nicht. Wer gerade für Sie filmt, ist für eine weitere Ansicht nicht frei.",
   operatorsHere: "Jetzt vor Ort",
   holdsAtMost: "Reserviert {amount} für {time}. Mehr kostet es auf keinen Fall.",
   noOperatorYet: "Gerade ist niemand dort. Die Anfrage bleibt 5 Minuten offen und kostet nichts, bis jemand filmt.",

@@ -122,7 +122,7 @@ export const english = {
   whyNobodyElse: "Nobody else waits here",
   whyArea: "This area",
   whyUsual: "This is the usual price.",
-  whyOwn: "Your own requests never raise your price.",
+  whyOwn: "Your own open requests do not raise your price. An operator that films for you is not free for another view.",
   operatorsHere: "Operators here now",
   holdsAtMost: "Holds {amount} for {time}. It costs at most that, whatever happens.",
   noOperatorYet: "Nobody is there now. The request stays open for 5 minutes, and costs nothing until somebody films.",

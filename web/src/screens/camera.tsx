@@ -249,7 +249,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         <Switch id="microphone" isOn={hasSound.value} run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t("microphone")}</Switch>
         <Lens stream={media.value} />
         <Menu id="camera-menu" label={t("menu")} closesOn={job.value?.id}>
-          <a href={link("operate")}>{t("earningsAndHistory")}</a>
+          {remembered("signedIn") !== null && <a href={link("operate")}>{t("earningsAndHistory")}</a>}
           <Preferences />
           <JobAlerts client={client} workspaceId={id} />
           {state !== "BUSY" && <Button id="forget-phone" run={forgetPhone}>{t("forgetPhone")}</Button>}
