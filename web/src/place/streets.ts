@@ -9,7 +9,7 @@ interface Point {
 }
 /** A street that a text may mean, and around which point it is looked for. */
 export interface Wanted {
-  /** The name of the street as names are compared, without the number of a house. */
+  /** The name of the street as names are compared, without the house number. */
   key: string;
   /** The same with its number, which may be part of the name. */
   whole: string;
