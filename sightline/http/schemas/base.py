@@ -37,7 +37,7 @@ DECIMAL_PATTERN: Final = r"^-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?$
 """A number as in JSON."""
 INTEGER_PATTERN: Final = r"^[0-9]{1,16}$"
 _FORMS: Final = {UUID_PATTERN: "not a UUID", ADDRESS_PATTERN: "not an address, 0x and 40 hex digits"}
-"""What is said of a text that does not match a pattern which a reader would have to decipher."""
+"""Messages for values that do not match a pattern, in place of the regular expression."""
 COORDINATE_DECIMALS: Final = 6
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MESSAGE_LENGTH_MAX: Final = 600

@@ -288,7 +288,7 @@ class NoOperatorError(SightlineError):
     """No operator was available in time. The session was cancelled; nothing was charged.
 
     Attributes:
-        own_session_id: Your own running session that had the only operator of the place when the price was read.
+        own_session_id: The caller's running session that has the only operator of the place, as the quote said.
     """
 
     def __init__(self, lat: float, lng: float, waited_s: float, own_session_id: str | None = None) -> None:

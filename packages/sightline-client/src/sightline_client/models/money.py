@@ -24,7 +24,7 @@ class ChainConfig(Model):
     clip_seconds: int = 0
     """Seconds of video that the server keeps for clips; 0: it has no clips."""
     frame_signing: FrameSigning = FrameSigning.REQUEST
-    """When frames and clips have content credentials; a server of an earlier version does not say."""
+    """When frames and clips have content credentials. REQUEST if an older server does not send this field."""
 
     @property
     def deployment(self) -> TrustedDeployment:
