@@ -49,7 +49,7 @@ def test_a_wallet_signs_limits_and_the_payment_of_a_view(browser: Browser, tmp_p
             consumer.go(f"receipt/{session_id}")
             consumer.shows(".facts", re.compile(r"Held\s*\d.*Returned from escrow\s*\d", re.DOTALL))
             consumer.go("wallet")
-            consumer.shows("main .rows", "Returned from escrow")
+            consumer.shows("section:has-text('Movements') .rows", "Returned from escrow")
             assert consumer.problems == []
     finally:
         server.end()

@@ -1,7 +1,8 @@
 // The server of this page, by the cookie of this browser or by an API key.
-import { connect, dataOf, type Client } from "sightline-js";
+// The console imports the modules of sightline-js one by one: its index would bring all of them into the first load.
+import { connect, dataOf, type Client } from "sightline-js/http";
 
-export { ApiError, once, randomId, reach, type Client, type Model } from "sightline-js";
+export { ApiError, once, randomId, reach, type Client, type Model } from "sightline-js/http";
 
 /** Server time less browser time in milliseconds, from the newest answer. */
 let clockOffsetMs = 0;

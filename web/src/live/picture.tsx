@@ -2,7 +2,9 @@
 import type { ComponentChildren } from "preact";
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { Player, Stills, type Connection, type PlayerStatus, type Still } from "sightline-js";
+import type { Connection } from "sightline-js/http";
+import { Player, type PlayerStatus } from "sightline-js/player";
+import { Stills, type Still } from "sightline-js/stills";
 import { reachable } from "../api";
 import { timeOf } from "../format";
 import { Button, Icon, Switch } from "../parts";

@@ -1,6 +1,6 @@
 // One event stream for all tabs of a browser. A browser opens about six HTTP/1.1 connections to a host: six visible windows
 // with a stream each would leave none for calls.
-import { follow, type Listener } from "sightline-js";
+import { follow, type Listener } from "sightline-js/events";
 
 type Message = { kind: "event"; name: string; data: unknown } | { kind: "state"; isOpen: boolean } | { kind: "hello" };
 

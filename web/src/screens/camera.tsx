@@ -1,7 +1,8 @@
 // The phone as camera: preview, position, requests, and the video while a session is LIVE.
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { Publisher, follow, type Sending } from "sightline-js";
+import { follow } from "sightline-js/events";
+import { Publisher, type Sending } from "sightline-js/publisher";
 import { ApiError, makeClient, need, once, reachable, type Client, type Model } from "../api";
 import { isSuspension, online } from "../errors";
 import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";

@@ -2,7 +2,7 @@
 import { useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import { CHECKS, verifyReceipt, type Check, type SkipReason, type Verification } from "sightline-js";
+import { CHECKS, verifyReceipt, type Check, type SkipReason, type Verification } from "sightline-js/receipt";
 import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
 import { clock, dateTime, timeOf, usdc, withoutFee } from "../format";

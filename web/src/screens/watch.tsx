@@ -1,7 +1,8 @@
 // Watch one session: the picture, what is proved, what it costs, and why it pauses.
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { clip, follow, frame, type Clip, type Still } from "sightline-js";
+import { follow } from "sightline-js/events";
+import { clip, frame, type Clip, type Still } from "sightline-js/stills";
 import { ApiError, api, here, need, once, type Model } from "../api";
 import { extendSession } from "../chain/payment";
 import { clock, distanceM, metres, point, positionOf, timeOf, usdc, withoutFee } from "../format";
