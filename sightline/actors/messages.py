@@ -104,6 +104,14 @@ class ExtendSession(Value, Command["ExtendSession", Answer[SessionStatus]]):
 
 
 @final
+class SendToOperator(Value, Command["SendToOperator", Answer[SessionStatus]]):
+    """Send a short text of the consumer to the operator of the LIVE session."""
+
+    text: str
+    caller: Caller
+
+
+@final
 class DropAssignment(Value, Command["DropAssignment", bool]):
     """Cancel the operator's assignment. Answered False if the operator is no longer assigned."""
 
@@ -602,6 +610,7 @@ SessionCommand: TypeAlias = (
     | EndByPlatform
     | CancelSession
     | ExtendSession
+    | SendToOperator
     | DropAssignment
 )
 """Commands that change a session; they wait while a start is pending."""

@@ -152,6 +152,7 @@ class Operation(StrEnum):
     CREATE_SESSION = auto()
     DISPATCH_SESSION = auto()
     CANCEL_SESSION = auto()
+    MESSAGE_OPERATOR = auto()
     READ_SESSION = auto()
     READ_SHARED_VIEW = auto()
     SHARE_VIEW = auto()
@@ -270,6 +271,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.CREATE_SESSION: _changes(Scope.SESSIONS_CREATE),
         Operation.DISPATCH_SESSION: _changes(Scope.SESSIONS_CREATE),
         Operation.CANCEL_SESSION: _changes(Scope.SESSIONS_CREATE),
+        Operation.MESSAGE_OPERATOR: _changes(Scope.SESSIONS_CREATE),
         Operation.READ_SESSION: _reads(Scope.SESSIONS_READ),
         Operation.READ_SHARED_VIEW: _reads(Scope.SESSIONS_READ),
         Operation.SHARE_VIEW: _changes(Scope.SESSIONS_CREATE),

@@ -39,6 +39,7 @@ class WebhookEventType(StrEnum):
     SESSION_PAUSED = "session.paused"
     SESSION_RESUMED = "session.resumed"
     SESSION_EXTENDED = "session.extended"
+    SESSION_MESSAGE = "session.message"
     SESSION_ENDED = "session.ended"
     SESSION_CANCELLED = "session.cancelled"
     SESSION_EXPIRED = "session.expired"

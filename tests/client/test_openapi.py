@@ -58,6 +58,7 @@ METHODS = {
     "getSessionTerms": "sessions.terms",
     "getExtensionTerms": "sessions.extension_terms",
     "extendSession": "sessions.extend",
+    "messageOperator": "sessions.message",
     "getStatement": "sessions.statement",
     "getMonthStatement": "workspaces.statement",
     "getMandate": "wallet.mandate",

@@ -27,7 +27,7 @@ def _load():
 machines = _load()
 COMMANDS = (
     "Assign", "BeginFunding", "GoLive", "End by the consumer", "End by the operator", "Cancel", "CancelAssignment",
-    "Withdraw", "Decline", "BeginExtending", "Extend",
+    "Withdraw", "Decline", "BeginExtending", "Extend", "Say",
 )  # fmt: skip
 # Which command moves which state; every other cell of a command is a refusal.
 MOVES = {
@@ -53,6 +53,8 @@ MOVES = {
     ("LIVE paused", "BeginExtending"): "LIVE",
     ("LIVE running", "Extend"): "LIVE",
     ("LIVE paused", "Extend"): "LIVE",
+    ("LIVE running", "Say"): "LIVE",
+    ("LIVE paused", "Say"): "LIVE",
     ("LIVE running", "FundsReported 0"): "ENDED",
     ("LIVE paused", "FundsReported 0"): "ENDED",
 }

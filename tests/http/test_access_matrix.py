@@ -512,6 +512,14 @@ RULES = [
         parties=CONSUMER,
     ),
     Rule(
+        name="message",
+        method="POST",
+        prepare=in_state("live", "/messages", body={"text": "left"}),
+        scopes=(CREATE,),
+        roles=STAFF,
+        parties=CONSUMER,
+    ),
+    Rule(
         name="end",
         method="POST",
         prepare=in_state("live", "/end"),

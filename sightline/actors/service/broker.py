@@ -26,6 +26,7 @@ from sightline.actors.messages import (
     ReportHeartbeat,
     ReportHeartbeats,
     ResetLocation,
+    SendToOperator,
     SessionMessage,
     StartSession,
 )
@@ -274,6 +275,11 @@ class Broker:
             return await self._ask_session(session_id, ExtendSession(extension, caller, is_enforced, new.spending))
 
         return await self._once(caller.idempotency, extend, self._turn_of_session(session_id))
+
+    async def message(self, session_id: str, caller: Caller, text: str) -> Answer[SessionStatus]:
+        """Send a short text to the operator of a LIVE session."""
+        send = partial(self._ask_session, session_id, SendToOperator(text, caller))
+        return await self._once(caller.idempotency, send, self._turn_of_session(session_id))
 
     async def _extension(self, session: Session, caller: Caller, new: NewExtension) -> SessionExtension:
         """Return the extension that a call asks for. Its id follows from the payment, else from the idempotency key."""

@@ -43,6 +43,7 @@ from sightline.actors.messages import (
     RestoreClaim,
     ResumeExtending,
     RowWritten,
+    SendToOperator,
     SessionCommand,
     SessionMessage,
     StartOutcome,
@@ -80,6 +81,7 @@ from sightline.domain.session.messages import (
     MediaProved,
     Message,
     Party,
+    Say,
     Tick,
     Withdraw,
 )
@@ -190,6 +192,7 @@ class SessionActor:
                     | EndByPlatform()
                     | CancelSession()
                     | ExtendSession()
+                    | SendToOperator()
                     | DropAssignment()
                 ):
                     await self._command(envelope, message)
@@ -254,6 +257,9 @@ class SessionActor:
             case ExtendSession(caller=caller):
                 self._require(session, Party.CONSUMER, caller)
                 await self._extending.extend(envelope, message)
+            case SendToOperator(text=text, caller=caller):
+                self._require(session, Party.CONSUMER, caller)
+                envelope.reply(message, await self._take(Say(text), caller))
             case DropAssignment():
                 envelope.reply(message, await self._drop(session, message))
             case _:

@@ -64,6 +64,7 @@ CLASSES: Final[dict[int, type]] = {
     29: messages.OperatorAcknowledged,
     30: messages.DeclineSession,
     31: messages.ExtendSession,
+    32: messages.SendToOperator,
     # To workspaces.
     40: messages.CreateWorkspace,
     41: messages.PatchWorkspace,

@@ -12,6 +12,7 @@ from sightline.domain.metering import Evidence, FenceWindow, PauseReason, Signal
 from sightline.domain.session.model import (
     Assigned,
     Closed,
+    ConsumerMessage,
     Ended,
     EndReason,
     Live,
@@ -137,18 +138,22 @@ def _phase_doc(phase: Phase) -> Doc:
                 "unstarted_by": phase.unstarted_by,
             } | ({} if phase.funding_at_ms is None else {"funding_at_ms": phase.funding_at_ms})
         case Live():
-            return {
-                "is": "live",
-                "operator": asdict(phase.operator),
-                "assigned_at_ms": phase.assigned_at_ms,
-                "started_at_ms": phase.started_at_ms,
-                "ends_at_ms": phase.ends_at_ms,
-                "video": asdict(phase.video),
-                "evidence": _evidence_doc(phase.evidence),
-                "whereabouts": _location_doc(phase.location),
-                "pause_reason": phase.pause_reason,
-                "consumer_seen_ms": phase.consumer_seen_ms,
-            } | _hold_doc(phase)
+            return (
+                {
+                    "is": "live",
+                    "operator": asdict(phase.operator),
+                    "assigned_at_ms": phase.assigned_at_ms,
+                    "started_at_ms": phase.started_at_ms,
+                    "ends_at_ms": phase.ends_at_ms,
+                    "video": asdict(phase.video),
+                    "evidence": _evidence_doc(phase.evidence),
+                    "whereabouts": _location_doc(phase.location),
+                    "pause_reason": phase.pause_reason,
+                    "consumer_seen_ms": phase.consumer_seen_ms,
+                }
+                | _hold_doc(phase)
+                | _messages_doc(phase)
+            )
         case Ended():
             fields = asdict(phase)
             del fields["hold_tx_hash"]
@@ -168,6 +173,10 @@ def _phase_doc(phase: Phase) -> Doc:
 def _hold_doc(phase: Live | Ended) -> Doc:
     """The hold of a phase. Servers of earlier versions read documents without one."""
     return {} if phase.hold_tx_hash is None else {"hold_tx_hash": phase.hold_tx_hash}
+
+
+def _messages_doc(phase: Live) -> Doc:
+    return {"messages": [asdict(message) for message in phase.messages]} if phase.messages else {}
 
 
 def _phase(doc: Mapping[str, Any]) -> Phase:
@@ -190,6 +199,7 @@ def _phase(doc: Mapping[str, Any]) -> Phase:
                     "evidence": _evidence(doc["evidence"]),
                     "location": location,
                     "pause_reason": PauseReason(doc["pause_reason"]) if doc["pause_reason"] else None,
+                    "messages": tuple(ConsumerMessage(**message) for message in doc.get("messages", ())),
                 }
             )
         case "ended":

@@ -55,6 +55,7 @@ from sightline.domain.session.messages import (
     RecordProof,
     ReleaseHold,
     ReleaseOperator,
+    Say,
     Settle,
     SettlementMined,
     Step,
@@ -64,6 +65,7 @@ from sightline.domain.session.messages import (
 from sightline.domain.session.model import (
     Assigned,
     Closed,
+    ConsumerMessage,
     Ended,
     EndReason,
     Live,
@@ -77,7 +79,7 @@ from sightline.domain.session.model import (
     Terms,
 )
 from sightline.domain.settlement import SettlementPayload, fee_of
-from sightline.domain.units import SECOND_MS, MicroUsdc
+from sightline.domain.units import MINUTE_MS, SECOND_MS, MicroUsdc
 from sightline.domain.value import replace
 
 EXPIRED = Refusal(
@@ -103,6 +105,11 @@ DURATION_MAX_S = 14_400
 """Seconds that a session may last, extensions included. The escrow contract holds an amount for no longer."""
 EXTENSIONS_MAX = 100
 """Extensions of one session; bounds what is stored of it."""
+
+MESSAGES_MAX = 200
+"""Messages of the consumer in one session; bounds its recorded events."""
+MESSAGES_PER_MINUTE = 10
+"""Messages in any minute. As many of the newest are kept with the session."""
 
 END_REASONS = {
     Party.CONSUMER: EndReason.CONSUMER_ENDED,
@@ -292,7 +299,7 @@ def _in_requested(
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
         case (
             BeginFunding() | GoLive() | End() | CancelAssignment() | Withdraw() | Decline() | BeginExtending()
-            | Extend()
+            | Extend() | Say()
         ):  # fmt: skip
             return wrong_state(session)
         case (
@@ -330,7 +337,7 @@ def _in_assigned(
         case Decline():
             is_late = now_ms - phase.assigned_at_ms > DECLINE_WITHIN_MS
             return _reopen(session, phase, now_ms, DECLINED, is_no_show=is_late)
-        case Assign() | Cancel() | End() | BeginExtending() | Extend():
+        case Assign() | Cancel() | End() | BeginExtending() | Extend() | Say():
             return wrong_state(session)
         case (
             FixReported()
@@ -366,6 +373,8 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             return _begin_extending(session, extension)
         case Extend(extension=extension):
             return _extend(session, phase, extension, now_ms)
+        case Say(text=text):
+            return _say(session, phase, text, now_ms)
         case ExtensionRefused(extension_id=extension_id):
             is_asked = session.extending is not None and session.extending.id == extension_id
             return Step(session=replace(session, extending=None) if is_asked else session)
@@ -386,7 +395,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
         case (
             Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline()
-            | BeginExtending() | Extend()
+            | BeginExtending() | Extend() | Say()
         ):  # fmt: skip
             return wrong_state(session)
         case (
@@ -402,7 +411,7 @@ def _in_closed(session: Session, message: Message) -> Step | Refusal:
     match message:
         case (
             Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline()
-            | BeginExtending() | Extend()
+            | BeginExtending() | Extend() | Say()
         ):  # fmt: skip
             return wrong_state(session)
         case (
@@ -567,6 +576,26 @@ def _extend(session: Session, phase: Live, extension: SessionExtension, now_ms: 
         extending=None,
     )
     return Step(session=extended, events=(Event(EventKind.EXTENDED, now_ms, facts),))
+
+
+def _say(session: Session, phase: Live, text: str, now_ms: int) -> Step | Refusal:
+    """Record a message for the operator. It changes nothing of the meter and costs nothing."""
+    newest = phase.messages
+    number = newest[-1].number + 1 if newest else 1
+    if number > MESSAGES_MAX:
+        message = f"The session has {MESSAGES_MAX} messages, the most allowed"
+        return Refusal(Code.INVALID_STATE, "session:messages", message, state=session.state)
+    if len(newest) == MESSAGES_PER_MINUTE and now_ms - newest[0].at_ms < MINUTE_MS:
+        return Refusal(
+            Code.RATE_LIMITED,
+            "session:messages",
+            f"At most {MESSAGES_PER_MINUTE} messages in a minute",
+            retry_after_s=-((now_ms - newest[0].at_ms - MINUTE_MS) // SECOND_MS),
+        )
+    said = ConsumerMessage(number, now_ms, text)
+    kept = (*newest, said)[-MESSAGES_PER_MINUTE:]
+    event = Event(EventKind.MESSAGE, now_ms, (("number", number), ("text", text)))
+    return Step(session=replace(session, phase=replace(phase, messages=kept)), events=(event,))
 
 
 def _close(session: Session, state: SessionState, reason: EndReason, at_ms: int, kind: EventKind) -> Step:

@@ -87,6 +87,13 @@ class Extend(Value):
     extension: SessionExtension
 
 
+@final
+class Say(Value):
+    """Send a short text of the consumer to the operator of the LIVE session."""
+
+    text: str
+
+
 # Facts.
 
 
@@ -161,6 +168,7 @@ Message: TypeAlias = (
     | Decline
     | BeginExtending
     | Extend
+    | Say
     | ExtensionRefused
     | FixReported
     | MediaProved
@@ -185,6 +193,7 @@ class EventKind(StrEnum):
     PAUSED = "PAUSED"
     RESUMED = "RESUMED"
     EXTENDED = "EXTENDED"
+    MESSAGE = "MESSAGE"
     MEDIA_LOST = "MEDIA_LOST"
     ENDED = "ENDED"
     CANCELLED = "CANCELLED"

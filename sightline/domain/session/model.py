@@ -185,6 +185,16 @@ class LocationState(Value, kw_only=True):
 
 
 @final
+class ConsumerMessage(Value):
+    """A short text of the consumer to the operator, such as "turn left"."""
+
+    number: int
+    """Counts the messages of the session from 1."""
+    at_ms: int
+    text: str
+
+
+@final
 class Live(Value, kw_only=True):
     """Filming, metered."""
 
@@ -201,6 +211,8 @@ class Live(Value, kw_only=True):
     """When the consumer side last called; kept in memory, and renewed by recovery."""
     hold_tx_hash: str | None = None
     """The transaction by which the escrow contract took the hold; None without escrow."""
+    messages: tuple[ConsumerMessage, ...] = ()
+    """The newest messages, oldest first. All of them are recorded events."""
 
 
 @final

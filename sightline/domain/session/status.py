@@ -10,6 +10,7 @@ from sightline.domain.session.messages import Party
 from sightline.domain.session.model import (
     Assigned,
     Closed,
+    ConsumerMessage,
     Ended,
     EndReason,
     Live,
@@ -61,6 +62,8 @@ class SessionStatus(Value):
     """The transaction by which the escrow contract took the amount of the newest extension."""
     ended_by: str | None = None
     """Which credential ended it, for the side whose it is: see `Session.ended_by`."""
+    messages: tuple[ConsumerMessage, ...] = ()
+    """While LIVE: the newest messages of the consumer to the operator, oldest first."""
 
     __repr__ = hiding("whep_url", "whip_url")
 
@@ -157,6 +160,7 @@ def _status(session: Session, now_ms: int, limits: SessionLimits, workspace_id: 
                 whip_url=phase.video.whip_url if is_operator else None,
                 hold_tx_hash=phase.hold_tx_hash,
                 extension_tx_hash=_extension_tx_hash(session),
+                messages=phase.messages,
             )
         case Ended():
             return SessionStatus(

@@ -25,6 +25,7 @@ from sightline.http.schemas.sessions import (
     CreateSessionBody,
     ExtendSessionBody,
     ListSessionsQuery,
+    MessageBody,
     Meter,
     Session,
     SessionPage,
@@ -249,6 +250,25 @@ class SessionResources:
             consent=None if body.payment is None else body.payment.consent(),
         )
         return reply(await self._services.broker.extend(call.params["id"], call.caller(), new), self._present(call))
+
+    @Route(
+        "POST",
+        f"{_PATH}/{{id}}/messages",
+        "messageOperator",
+        TAG,
+        "Consumer: tell the operator something",
+        description="A short text such as `turn left`. The operator's screen shows it, and it is in `messages` of the "
+        "session and in its events. It costs nothing. At most 10 in a minute (429) and 200 in a session (409).",
+        operation=Operation.MESSAGE_OPERATOR,
+        body=MessageBody,
+        output=Session,
+        errors=_STATE,
+    )
+    async def message(self, call: Call) -> Reply:
+        """Send a short text to the operator."""
+        body: MessageBody = call.body
+        sent = await self._services.broker.message(call.params["id"], call.caller(), body.text)
+        return reply(sent, self._present(call))
 
     @Route(
         "POST",

@@ -50,6 +50,7 @@ class MeterEvent(Output):
         "PAUSED",
         "RESUMED",
         "EXTENDED",
+        "MESSAGE",
         "MEDIA_LOST",
         "ENDED",
         "CANCELLED",

@@ -12,7 +12,9 @@ from sightline.http.cursors import SESSION_CURSOR
 from sightline.http.schemas.base import (
     DECIMAL_TEXT,
     INTEGER_TEXT,
+    LINE_PATTERN,
     TEXT_PATTERN,
+    VISIBLE_PATTERN,
     WHOLE,
     Flag,
     Input,
@@ -130,6 +132,23 @@ class ExtendSessionBody(Input):
     )
 
 
+class MessageBody(Input):
+    """A short text for the operator."""
+
+    AREA = "session"
+    REFUSES_MISSPELT = True
+    LABELS: ClassVar[Mapping[str, str]] = {"text": "session:message"}
+
+    text: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=LINE_PATTERN),
+        Field(
+            description="One line, shown to the operator at once",
+            json_schema_extra={"examples": ["turn left"], "pattern": VISIBLE_PATTERN},
+        ),
+    ]
+
+
 class AcceptSessionBody(Input):
     """Claim a session for the caller's own workspace."""
 
@@ -206,6 +225,14 @@ class EndedBy(Output):
     id: str = Field(description="Address of the wallet, or keyId of the API key")
 
 
+class OperatorMessage(Output):
+    """A short text of the consumer to the operator."""
+
+    number: int = Field(description="Counts the messages of the session from 1")
+    sent_at: Instant
+    text: str
+
+
 class Session(Output):
     """A session as the caller may see it."""
 
@@ -250,6 +277,10 @@ class Session(Output):
         "operator. Null without escrow"
     )
     hold_tx_hash: str | None = Field(description="The transaction by which the escrow contract took the hold")
+    messages: list[OperatorMessage] = Field(
+        description="While LIVE: the consumer's newest 10 messages to the operator, oldest first. All are events of "
+        "the session"
+    )
 
 
 class AssignedSession(Session):
@@ -419,6 +450,7 @@ def session_json(
         "metadata": None if metadata is None else orjson.loads(metadata),
         "fundsState": _funds_state(status),
         "holdTxHash": status.hold_tx_hash,
+        "messages": [{"number": each.number, "sentAt": iso(each.at_ms), "text": each.text} for each in status.messages],
     }
 
 

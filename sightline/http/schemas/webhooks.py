@@ -13,6 +13,7 @@ from sightline.domain.webhooks import ROTATION_MS, WebhookEventType
 from sightline.http.cursors import DELIVERY_CURSOR
 from sightline.http.schemas.base import (
     INTEGER_TEXT,
+    LINE_PATTERN,
     Input,
     Instant,
     InstantMs,
@@ -25,7 +26,7 @@ from sightline.http.schemas.base import (
 )
 from sightline.http.schemas.money import settlement_json, wallet_event_json
 from sightline.http.schemas.sessions import session_json
-from sightline.http.schemas.workspaces import NAME_PATTERN, are_unique, workspace_json
+from sightline.http.schemas.workspaces import are_unique, workspace_json
 from sightline.ports.ledger import LedgerRow, SettlementRecord
 from sightline.ports.webhooks import OutboxRow, ReplayedEvents, WebhookEndpoint
 from sightline.ports.webhooks import PushSubscription as DomainSubscription
@@ -38,6 +39,7 @@ EventTypeName: TypeAlias = Literal[
     "session.paused",
     "session.resumed",
     "session.extended",
+    "session.message",
     "session.ended",
     "session.cancelled",
     "session.expired",
@@ -52,10 +54,10 @@ EndpointUrl: TypeAlias = Annotated[
     StringConstraints(min_length=1, max_length=2_048),
     Field(json_schema_extra={"examples": ["https://example.com/sightline"]}),
 ]
-Description: TypeAlias = Annotated[str, StringConstraints(max_length=200, pattern=NAME_PATTERN)]
+Description: TypeAlias = Annotated[str, StringConstraints(max_length=200, pattern=LINE_PATTERN)]
 EventTypes: TypeAlias = Annotated[
     list[EventTypeName],
-    Field(max_length=12, json_schema_extra={"uniqueItems": True, "examples": [["session.live", "session.ended"]]}),
+    Field(max_length=13, json_schema_extra={"uniqueItems": True, "examples": [["session.live", "session.ended"]]}),
     AfterValidator(are_unique),
 ]
 

@@ -1,6 +1,6 @@
 """Workspaces, their members and API keys."""
 
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
@@ -9,6 +9,8 @@ from sightline.domain.addresses import shown_address
 from sightline.domain.operator.model import Workspace as DomainWorkspace
 from sightline.domain.units import MicroUsdc
 from sightline.http.schemas.base import (
+    LINE_PATTERN,
+    VISIBLE_PATTERN,
     Address,
     Input,
     Instant,
@@ -39,13 +41,9 @@ ScopeName: TypeAlias = Literal[
     "coverage:write",
     "webhooks:write",
 ]
-_CONTROLS: Final = r"\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""Control characters, line breaks, and characters that change the direction of text (Unicode UAX 9)."""
-NAME_PATTERN: Final = rf"^[^{_CONTROLS}]*$"
-VISIBLE_PATTERN: Final = rf"^[^{_CONTROLS}]*[^{_CONTROLS}\s][^{_CONTROLS}]*$"
 Name: TypeAlias = Annotated[
     str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=NAME_PATTERN),
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=LINE_PATTERN),
     # Trimmed before it is measured, hence something that is no white space.
     Field(json_schema_extra={"examples": ["Harbour Cams"], "pattern": VISIBLE_PATTERN}),
 ]

@@ -1,5 +1,6 @@
-"""A device that declines sessions of places that are too far away."""
+"""A device that declines sessions of places that are too far away, and logs what the consumer tells it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -24,7 +25,7 @@ def running_server() -> Iterator[Server]:
         yield made
 
 
-async def test_a_device_declines_what_is_too_far_away_and_films_what_is_near(
+async def test_a_device_declines_what_is_too_far_away_and_films_what_is_near_as_its_consumer_asks(
     running_server: Server, tmp_path: Path
 ) -> None:
     url = running_server.url
@@ -48,6 +49,15 @@ async def test_a_device_declines_what_is_too_far_away_and_films_what_is_near(
                 return str((await api.get(f"/sessions/{near}"))["state"])
 
             await until(state, lambda seen: seen == "LIVE", "the near session is filmed")
+            for text in ("turn left", "closer to the sign"):
+                await api.post(f"/sessions/{near}/messages", text=text)
+
+            async def heard() -> list[str]:
+                lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+                return [line["text"] for line in lines if line["event"] == "consumer_said"]
+
+            said = await until(heard, lambda seen: len(seen) >= 2, "the device has both messages")
+            assert said == ["turn left", "closer to the sign"]
     finally:
         device.terminate()
         device.wait(20)

@@ -30,7 +30,7 @@ EXPECTED = {
         "track": Track(), "is_inside": None, "outside_in_row": 0, "coarse_in_row": 0, "last_fix": None,
         "last_sequence": -1,
     },
-    Live: {"pause_reason": None, "consumer_seen_ms": 0, "hold_tx_hash": None},
+    Live: {"pause_reason": None, "consumer_seen_ms": 0, "hold_tx_hash": None, "messages": ()},
     Ended: {"settlement_tx_hash": None, "hold_tx_hash": None},
     Closed: {"is_dispatched": False},
     Session: {
@@ -76,7 +76,7 @@ EXPECTED = {
         "assigned_at_ms": None, "started_at_ms": None, "ended_at_ms": None, "end_reason": None, "meter_state": None,
         "pause_reason": None, "clean_seconds": 0, "charged": 0, "settlement_tx_hash": None, "video_ref": None,
         "whep_url": None, "whip_url": None, "hold_tx_hash": None, "operator_distance_m": None,
-        "is_place_covered": None, "extension_tx_hash": None, "ended_by": None,
+        "is_place_covered": None, "extension_tx_hash": None, "ended_by": None, "messages": (),
     },
 }  # fmt: skip
 

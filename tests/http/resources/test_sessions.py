@@ -6,6 +6,8 @@ import pytest
 import trio
 
 from sightline.actors.deps import ActorLimits
+from sightline.domain.session.machine import MESSAGES_PER_MINUTE
+from tests.http.resources.test_events import watching
 from tests.http.world import BERLIN, Client, World, WorldOptions, data_of, error_of, open_world
 
 SESSIONS = "/api/v1/sessions"
@@ -116,6 +118,7 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         "metadata": None,
         "fundsState": None,
         "holdTxHash": None,
+        "messages": [],
     }
     assert data_of(await consumer.wallet.get(f"{SESSIONS}/{session['id'].upper()}")) == session
 
@@ -510,3 +513,74 @@ async def test_a_consumer_that_leaves_before_the_start_is_named_to_itself(world:
     left = data_of(await consumer.key.post(f"{path}/end"))
     assert (left["state"], left["endedBy"]["kind"]) == ("CANCELLED", "API_KEY")
     assert data_of(await operator.key.get(path))["endedBy"] is None
+
+
+# Messages to the operator.
+
+
+async def a_view(world: World):
+    """Consumer, operator, a stranger, and the path of the LIVE session of the first two."""
+    consumer, operator, stranger = (
+        await world.party("CONSUMER"),
+        await world.party("SUPPLIER"),
+        await world.party("CONSUMER"),
+    )
+    session = await world.live(consumer, operator)
+    return consumer, operator, stranger, f"{SESSIONS}/{session['id']}"
+
+
+async def test_both_sides_read_a_message_and_their_streams_tell_of_it(world: World) -> None:
+    consumer, operator, _, path = await a_view(world)
+    async with (
+        watching(operator.key, f"{operator.path}/events") as workspace,
+        watching(operator.key, f"{path}/events") as session,
+    ):
+        sent = data_of(await consumer.key.post(f"{path}/messages", {"text": "  turn left \u2190  "}))
+        [message] = sent["messages"]
+        assert (message["number"], message["text"]) == (1, "turn left \u2190")
+        told = await workspace.until("assignment", messages=[message])
+        assert told["id"] == sent["id"]
+        await session.until("session", messages=[message])
+    assert data_of(await operator.key.get(path))["messages"] == [message]
+
+
+async def test_a_message_is_a_recorded_event_and_the_receipt_verifies(world: World) -> None:
+    consumer, operator, _, path = await a_view(world)
+    data_of(await consumer.key.post(f"{path}/messages", {"text": "T\u00fcr zeigen \U0001f44b"}))
+    data_of(await operator.key.post(f"{path}/end"))
+    receipt = data_of(await consumer.key.get(f"{path}/receipt"))
+    [event] = [event for event in receipt["events"] if event["kind"] == "MESSAGE"]
+    assert event["facts"] == [{"name": "number", "value": 1}, {"name": "text", "value": "T\u00fcr zeigen \U0001f44b"}]
+    assert data_of(await consumer.key.get(path))["messages"] == []
+
+
+async def test_a_repeat_with_the_same_key_sends_once(world: World) -> None:
+    consumer, _, _, path = await a_view(world)
+    for _ in range(2):
+        answer = await consumer.key.post(f"{path}/messages", {"text": "left"}, headers={"idempotency-key": "one"})
+        assert [each["number"] for each in data_of(answer)["messages"]] == [1]
+
+
+async def test_only_the_consumer_sends_and_only_while_live(world: World) -> None:
+    consumer, operator, stranger, path = await a_view(world)
+    for party in (operator, stranger):
+        assert error_of(await party.key.post(f"{path}/messages", {"text": "left"}))[:2] == (403, "NOT_AUTHORIZED")
+    data_of(await consumer.key.post(f"{path}/end"))
+    refused = error_of(await consumer.key.post(f"{path}/messages", {"text": "left"}))
+    assert refused == (409, "INVALID_STATE", "session:state")
+
+
+@pytest.mark.parametrize("text", ["", "   ", "x" * 201, "two\nlines", "a\u0000b", "\u202eleft", 7, None])
+async def test_a_message_is_one_visible_line_of_at_most_200_characters(world: World, text: object) -> None:
+    consumer, _, _, path = await a_view(world)
+    refused = error_of(await consumer.key.post(f"{path}/messages", {"text": text}))
+    assert refused == (400, "INVALID_INPUT", "session:message")
+
+
+async def test_more_messages_than_a_minute_takes_are_asked_to_wait(world: World) -> None:
+    consumer, _, _, path = await a_view(world)
+    for _ in range(MESSAGES_PER_MINUTE):
+        data_of(await consumer.key.post(f"{path}/messages", {"text": "left"}))
+    refused = await consumer.key.post(f"{path}/messages", {"text": "left"})
+    assert error_of(refused) == (429, "RATE_LIMITED", "session:messages")
+    assert 0 < int(refused.headers["retry-after"]) <= 60

@@ -13,7 +13,7 @@ from httpx2.websockets import AsyncWebSocketSession, HTTPXWSException
 
 from sightline_client._async.client import AsyncSightline
 from sightline_client.errors import ApiError, NotOperatorError, SightlineError
-from sightline_client.models import Availability, HeartbeatVerdict, Session, Workspace
+from sightline_client.models import Availability, HeartbeatVerdict, OperatorMessage, Session, Workspace
 from sightline_client.retry import NO_RETRY
 from sightline_client.wire import given
 
@@ -57,7 +57,7 @@ class Report(Protocol):
 
     def __call__(self, event: str, /, **fields: object) -> None:
         """Take an event: heartbeat_refused, other_device, heartbeats_by_post, session_started, session_declined,
-        session_over, call_failed. The level is info unless a field `level` says another."""
+        consumer_said, session_over, call_failed. The level is info unless a field `level` says another."""
 
 
 def log_event(event: str, /, **fields: object) -> None:
@@ -76,6 +76,7 @@ class Operator:
         accept: Chooses among the open sessions that this workspace can see; default: only dispatched ones.
         decline: Chooses which assigned sessions to refuse, before they are started; default: none.
         on_availability: Called with the workspace at the start and when its availability changes.
+        on_message: Called with each message of the consumer, such as "turn left", once and within a second.
         report: Receives events for a log.
     """
 
@@ -88,6 +89,7 @@ class Operator:
         accept: Callable[[Session], bool] | None = None,
         decline: Callable[[Session], bool] | None = None,
         on_availability: Callable[[Workspace], None] | None = None,
+        on_message: Callable[[Session, OperatorMessage], None] | None = None,
         report: Report = log_event,
     ) -> None:
         self._client = client
@@ -96,6 +98,8 @@ class Operator:
         self._accept = accept
         self._decline = decline
         self._on_availability = on_availability
+        self._on_message = on_message
+        self._heard: tuple[str, int] = ("", 0)
         self._report = report
         self._sequence = 0
         self._times_behind = 0
@@ -241,9 +245,20 @@ class Operator:
             await anyio.sleep(LOOK_EVERY_S)
             with suppress(SightlineError):
                 session = await self._client.sessions.get(session_id)
+                self._hear(session)
                 if session.state != "LIVE":
                     self._report("session_over", session_id=session_id, state=str(session.state))
                     return
+
+    def _hear(self, session: Session) -> None:
+        """Pass on the messages that are new."""
+        before = self._heard[1] if self._heard[0] == session.id else 0
+        for message in session.messages:
+            if message.number > before:
+                self._heard = (session.id, message.number)
+                self._report("consumer_said", session_id=session.id, text=message.text)
+                if self._on_message is not None:
+                    self._on_message(session, message)
 
     async def _watch_availability(self) -> None:
         told: Availability | None = None

@@ -16,6 +16,9 @@ IN_PROGRESS: Final = "idempotency:inProgress"
 NO_OPERATOR: Final = "dispatch:noOperator"
 """Not repeated by the transport: it is an answer, and the caller decides how long to wait for an operator."""
 
+TOO_MANY_MESSAGES: Final = "session:messages"
+"""Not repeated either: "turn left" a minute late means something else."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -66,8 +69,8 @@ def is_repeatable(error: SightlineError) -> bool:
     match error:
         case NotReachedError(is_final=is_final):
             return not is_final
-        case RateLimitedError():
-            return True
+        case RateLimitedError(detail=detail):
+            return detail != TOO_MANY_MESSAGES
         case UnavailableError(detail=detail):
             return detail != NO_OPERATOR
         case OutcomeUnknownError(is_repeatable=repeatable):

@@ -495,6 +495,18 @@ class AsyncSessions:
             Session, "POST", f"/sessions/{segment(session_id)}/extend", body, key=idempotency_key
         )
 
+    async def message(self, session_id: str, text: str, *, idempotency_key: str | None = None) -> Session:
+        """Send a line of at most 200 characters, such as "turn left", to the operator of a LIVE session.
+
+        The operator's screen or program shows it at once. It costs nothing, and is recorded with the session's events.
+
+        Raises:
+            InvalidStateError: The session is not LIVE, or has 200 messages (`session:messages`).
+            RateLimitedError: More than 10 messages in a minute (`session:messages`). This is not repeated.
+        """
+        path = f"/sessions/{segment(session_id)}/messages"
+        return await self._transport.change(Session, "POST", path, {"text": text}, key=idempotency_key)
+
     async def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
         return await self._transport.change(

@@ -267,6 +267,10 @@ class AsyncView:
         )
         return self._session
 
+    async def tell(self, text: str) -> None:
+        """Tell the operator something in a line, such as "turn left"; see `sessions.message`."""
+        self._session = await self._sessions.message(self.session.id, text)
+
     @uninterrupted
     async def end(self) -> Session:
         """End the session before the block is left."""

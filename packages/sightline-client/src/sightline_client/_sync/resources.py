@@ -493,6 +493,18 @@ class Sessions:
             Session, "POST", f"/sessions/{segment(session_id)}/extend", body, key=idempotency_key
         )
 
+    def message(self, session_id: str, text: str, *, idempotency_key: str | None = None) -> Session:
+        """Send a line of at most 200 characters, such as "turn left", to the operator of a LIVE session.
+
+        The operator's screen or program shows it at once. It costs nothing, and is recorded with the session's events.
+
+        Raises:
+            InvalidStateError: The session is not LIVE, or has 200 messages (`session:messages`).
+            RateLimitedError: More than 10 messages in a minute (`session:messages`). This is not repeated.
+        """
+        path = f"/sessions/{segment(session_id)}/messages"
+        return self._transport.change(Session, "POST", path, {"text": text}, key=idempotency_key)
+
     def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
         return self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/end", key=idempotency_key)

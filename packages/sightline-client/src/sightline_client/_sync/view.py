@@ -265,6 +265,10 @@ class View:
         self._session = self._sessions.extend(self.session.id, seconds, max_hold_micro_usdc=limit, payment=payment)
         return self._session
 
+    def tell(self, text: str) -> None:
+        """Tell the operator something in a line, such as "turn left"; see `sessions.message`."""
+        self._session = self._sessions.message(self.session.id, text)
+
     @uninterrupted
     def end(self) -> Session:
         """End the session before the block is left."""

@@ -28,6 +28,7 @@ TYPES: Final = {
     "PAUSED": "session.paused",
     "RESUMED": "session.resumed",
     "EXTENDED": "session.extended",
+    "MESSAGE": "session.message",
     "ENDED": "session.ended",
     "CANCELLED": "session.cancelled",
     "EXPIRED": "session.expired",

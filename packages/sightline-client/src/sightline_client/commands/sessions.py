@@ -1,4 +1,4 @@
-"""Commands for single sessions: sessions, request, extend, end."""
+"""Commands for single sessions: sessions, request, tell, extend, end."""
 
 from collections.abc import Iterator
 from enum import StrEnum, unique
@@ -182,6 +182,20 @@ def extend(
     ends = "" if session.expires_at is None else f" ends at {time_text(session.expires_at)}, and"
     text = f"{session.id} has {more} s more,{ends} costs at most {session.hold_micro_usdc.usdc} USDC in all"
     print_value(session, as_json, text)
+
+
+@app.command(rich_help_panel=PANEL)
+def tell(
+    session_id: SessionId,
+    text: Annotated[str, typer.Argument(help="One line of at most 200 characters, such as 'turn left'.")],
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell the operator of a LIVE session something. It costs nothing."""
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        session = sl.sessions.message(session_id, text)
+    sent = session.messages[-1]
+    print_value(sent, as_json, f"Message {sent.number}: {sent.text}")
 
 
 @app.command(rich_help_panel=PANEL)

@@ -156,6 +156,7 @@ class EventKind(OpenEnum):
     PAUSED = "PAUSED"
     RESUMED = "RESUMED"
     EXTENDED = "EXTENDED"
+    MESSAGE = "MESSAGE"
     MEDIA_LOST = "MEDIA_LOST"
     ENDED = "ENDED"
     CANCELLED = "CANCELLED"

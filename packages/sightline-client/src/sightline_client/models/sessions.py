@@ -52,6 +52,15 @@ class EndedBy(Model):
     id: str
 
 
+class OperatorMessage(Model):
+    """A short text of the consumer to the operator of a session."""
+
+    number: int
+    """Counts the messages of the session from 1."""
+    sent_at: Time
+    text: str
+
+
 class Session(Model):
     """A session. The URLs are set while it is LIVE; repr() leaves them out, because they give access."""
 
@@ -97,6 +106,8 @@ class Session(Model):
     """Where the amount is, if the server holds it in escrow."""
     hold_tx_hash: str | None = None
     """The transaction by which the escrow contract took the hold."""
+    messages: list[OperatorMessage] = Field(default_factory=list)
+    """While LIVE: the consumer's newest 10 messages to the operator, oldest first."""
 
 
 class AssignedSession(Session):

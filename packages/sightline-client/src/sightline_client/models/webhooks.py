@@ -14,6 +14,7 @@ class WebhookEventType(OpenEnum):
     SESSION_PAUSED = "session.paused"
     SESSION_RESUMED = "session.resumed"
     SESSION_EXTENDED = "session.extended"
+    SESSION_MESSAGE = "session.message"
     SESSION_ENDED = "session.ended"
     SESSION_CANCELLED = "session.cancelled"
     SESSION_EXPIRED = "session.expired"
