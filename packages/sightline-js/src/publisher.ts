@@ -1,12 +1,17 @@
 // The WHIP publisher: sends a camera until it is stopped. Restarts ICE when the network is lost or another one, and connects
 // again if that does not help.
 import { ApiError } from "./http.js";
+import { qualityOf, type Quality, type Sent } from "./quality.js";
 import { Path, backOff, exchange, pause, unchanged, type Exchange, type Resolve } from "./webrtc.js";
 
 export type Sending = "connecting" | "sending" | "lost" | "refused";
 
+const MEASURE_EVERY_MS = 2000;
+
 export interface PublisherOptions {
   onChange?: (state: Sending) => void;
+  /** Called every 2 s while it sends, and with null when it does not. */
+  onQuality?: (quality: Quality | null) => void;
   resolve?: Resolve;
 }
 
@@ -32,6 +37,10 @@ export class Publisher {
     if (state === this.sending) return;
     this.sending = state;
     if (!this.over.signal.aborted) this.options.onChange?.(state);
+  }
+
+  private tell(quality: Quality | null): void {
+    if (!this.over.signal.aborted || quality === null) this.options.onQuality?.(quality);
   }
 
   private readonly leave = (): void => this.stop();
@@ -78,6 +87,7 @@ export class Publisher {
       throw error;
     }
     const path = new Path(this.current);
+    let [sent, measuredAt]: [Sent | null, number] = [null, performance.now()];
     try {
       while (!this.over.signal.aborted) {
         await pause(250, this.over.signal);
@@ -85,8 +95,14 @@ export class Publisher {
         if (seen === "lost") return;
         if (seen === "connected") this.show("sending");
         else if (this.sending === "sending") this.show("lost");
+        if (performance.now() - measuredAt < MEASURE_EVERY_MS) continue;
+        measuredAt = performance.now();
+        const [quality, next] = qualityOf([...(await peer.getStats()).values()], sent);
+        sent = next;
+        this.tell(seen === "connected" ? quality : null);
       }
     } finally {
+      this.tell(null);
       path.stop();
     }
   }

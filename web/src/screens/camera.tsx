@@ -3,6 +3,7 @@ import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { follow } from "sightline-js/events";
 import { Publisher, type Sending } from "sightline-js/publisher";
+import type { Grade, Quality } from "sightline-js/quality";
 import { ApiError, makeClient, need, once, reachable, type Client, type Model } from "../api";
 import { isSuspension, online } from "../errors";
 import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
@@ -12,6 +13,7 @@ import { Locator } from "../live/locator";
 import { endingOf, noteEnd } from "../live/endings";
 import { Lens } from "../live/lens";
 import { JobAlerts } from "../live/push";
+import { Messages, Newest } from "../live/messages";
 import { pauseEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
 import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Suspended, Switch, Unread, grossRows, useReading, useTitle } from "../parts";
@@ -24,6 +26,7 @@ import { wordOf } from "./watch";
 
 type Meter = Model["Meter"];
 const OWN_REASONS: Record<string, Word> = { LOCATION_STALE: "ownLocation", GEOFENCE_EXIT: "ownFence", MEDIA_LOST: "ownMedia" };
+const GRADES: Record<Grade, Word> = { good: "qualityGood", fair: "qualityFair", poor: "qualityPoor" };
 const ACCURACY_MAX_M = 100;
 const PROVED_EVERY_MS = 2000;
 const COVERAGE_M = 2000;
@@ -80,6 +83,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const locator = useSignal<Locator | null>(null);
   const publisher = useSignal<Publisher | null>(null);
   const sending = useSignal<Sending>("connecting");
+  const quality = useSignal<Quality | null>(null);
   const workspace = useSignal<Model["Workspace"] | null>(null);
   const job = useSignal<Session | null>(null);
   const meter = useSignal<Meter | null>(null);
@@ -153,7 +157,8 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
     if (liveUrl.value === null || media.value === null || publisher.value !== null) return;
     sending.value = "connecting";
     const onChange = (state: Sending): Sending => (sending.value = state);
-    publisher.value = new Publisher(liveUrl.value, media.value, { onChange, resolve: reachable });
+    const onQuality = (seen: Quality | null): Quality | null => (quality.value = seen);
+    publisher.value = new Publisher(liveUrl.value, media.value, { onChange, onQuality, resolve: reachable });
   }, [liveUrl.value, media.value]);
   useEffect(() => {
     if (liveUrl.value !== null) return;
@@ -234,6 +239,10 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         {liveUrl.value !== null && (
           <span class="tag recording" role="status" id="sending" data-sending={sending.value}><i class="dot" />{t(isConnected ? "filming" : sending.value === "refused" ? "filmRefused" : "filmConnecting")}</span>
         )}
+        {liveUrl.value !== null && isConnected && quality.value !== null && (
+          <span class={`tag at-end ${quality.value.grade}`} id="quality" data-grade={quality.value.grade}><i class="dot" />{quality.value.height !== null && `${quality.value.height}p · `}{t(GRADES[quality.value.grade])}</span>
+        )}
+        {job.value?.state === "LIVE" && <Newest messages={job.value.messages} />}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
@@ -335,6 +344,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm }: JobProps) {
           </Banner>
         )}
         {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
+        <Messages messages={shown.messages} />
         <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))]]} />
         <Confirm id="stop" question={t("stopAsk", { amount: usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps)) })} action={t("stopFilming")} run={stop}>{t("stopFilming")}</Confirm>
       </Card>

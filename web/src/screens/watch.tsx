@@ -7,6 +7,7 @@ import { ApiError, api, here, need, once, type Model } from "../api";
 import { extendSession } from "../chain/payment";
 import { clock, distanceM, metres, point, positionOf, timeOf, usdc, withoutFee } from "../format";
 import { endingOf, noteEnd } from "../live/endings";
+import { Messages, Tell } from "../live/messages";
 import { pausedMs, pauseEndsAt } from "../live/pauses";
 import { Picture } from "../live/picture";
 import { reopenedBy } from "../live/reopened";
@@ -104,6 +105,7 @@ export default function Watch() {
           )}
           {wish.length > TITLE_MAX && <p class="wish">{wish}</p>}
           {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
+          {shown.state === "LIVE" && (isConsumer ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
           {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} /> : <Snapshot key={each.url} session={shown} still={each} />)}
         </div>
         <div class="stack">

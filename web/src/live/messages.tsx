@@ -1,0 +1,58 @@
+// What the consumer tells the operator during a view, on both sides.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { api, need, once, type Model } from "../api";
+import { timeOf } from "../format";
+import { Button, Card } from "../parts";
+import { now, tell } from "../store";
+import { t, type Word } from "../strings";
+import { chime } from "./chime";
+
+type Message = Model["OperatorMessage"];
+/** For so long the newest message stays on the picture of the operator. */
+const SHOWN_MS = 30_000;
+const TEXT_MAX = 200;
+const USUAL: readonly Word[] = ["tellLeft", "tellRight", "tellCloser", "tellBack", "tellHold"];
+
+/** For who films: the newest message over the picture, with a sound when it comes. */
+export function Newest({ messages }: { messages: readonly Message[] }) {
+  const newest = messages.at(-1);
+  const isNew = newest !== undefined && now.value - Date.parse(newest.sentAt) < SHOWN_MS;
+  useEffect(() => {
+    if (isNew) chime();
+  }, [newest?.number]);
+  return <p class="said" role="alert" id="said">{isNew && newest.text}</p>;
+}
+
+/** The newest messages, the newest first. */
+export const Messages = ({ messages }: { messages: readonly Message[] }) =>
+  messages.length > 0 && (
+    <ul class="messages" aria-label={t("messages")}>
+      {[...messages].reverse().map((each) => <li key={each.number}><time>{timeOf(each.sentAt)}</time> <span>{each.text}</span></li>)}
+    </ul>
+  );
+
+/** For who watches: say something to the operator of a LIVE session. */
+export function Tell({ id, messages }: { id: string; messages: readonly Message[] }) {
+  const text = useSignal("");
+  const send = async (line: string): Promise<void> => {
+    tell(await need(api.POST("/api/v1/sessions/{id}/messages", { params: { path: { id }, header: once() }, body: { text: line } })));
+  };
+  const submit = async (): Promise<void> => {
+    const line = text.value.trim();
+    if (line === "") return;
+    await send(line);
+    text.value = "";
+  };
+  return (
+    <Card title={t("tellTitle")} kind="tell">
+      <div class="row usual">{USUAL.map((word) => <Button key={word} run={() => send(t(word))}>{t(word)}</Button>)}</div>
+      <form class="with-button" onSubmit={(event) => (event.preventDefault(), document.getElementById("tell")?.click())}>
+        <input id="tell-text" aria-label={t("tellLabel")} placeholder={t("tellLabel")} maxLength={TEXT_MAX} autocomplete="off" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
+        <Button id="tell" run={submit}>{t("send")}</Button>
+      </form>
+      <Messages messages={messages} />
+      <p class="hint">{t("tellHint")}</p>
+    </Card>
+  );
+}
