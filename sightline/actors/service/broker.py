@@ -60,7 +60,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Party
 from sightline.domain.session.model import Live, Session, SessionExtension, Terms
 from sightline.domain.session.status import SessionStatus
-from sightline.domain.units import SECOND_MS, MicroUsdc
+from sightline.domain.units import SECOND_MS, MicroUsdc, usdc_text
 from sightline.domain.value import replace
 from sightline.ports.store import IdempotencyKey
 
@@ -456,7 +456,7 @@ def _require_within_maximum(hold: MicroUsdc, maximum: MicroUsdc | None) -> None:
     """Refuse a session that may cost more than its caller agreed to."""
     if maximum is not None and hold > maximum:
         message = (
-            f"The hold would be {hold} micro-USDC, above maxHoldMicroUsdc {maximum}. Nothing was done; ask for "
-            "fewer seconds, or raise the maximum"
+            f"The session could cost {usdc_text(hold)} USDC, above the caller's maximum of {usdc_text(maximum)} USDC. "
+            "Nothing was done; ask for fewer seconds, or raise the maximum"
         )
         raise RefusedError(Refusal(Code.CONFLICT, "pricing:aboveMaximum", message))

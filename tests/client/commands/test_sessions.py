@@ -1,6 +1,7 @@
 """`sightline sessions`: what the HTTP interface lists, as a table or as JSON lines."""
 
 import json
+from pathlib import Path
 
 from sightline_client.commands.sessions import PAGE_MAX, ListedState
 from sightline_client.models import SessionState
@@ -74,3 +75,37 @@ async def test_more_sessions_than_one_call_lists_are_listed_by_several() -> None
 
 def test_sessions_of_every_state_can_be_listed() -> None:
     assert {state.value for state in ListedState} == {state.value for state in SessionState}
+
+
+async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Path) -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        waiting = await request(world, consumer)
+        refused = await sightline(world, consumer, "frames", waiting)
+        session_id = (await world.live(consumer, operator))["id"]
+        world.video.show(session_id, 1)
+        done = await sightline(world, consumer, "frames", session_id, "--count", "1", "--out", str(tmp_path / "out"))
+        state = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"]
+        narrow = await sightline(world, consumer, "frames", session_id, "--width", "4")
+    assert (refused.returncode, refused.stderr) == (
+        1, f"Session {waiting} is REQUESTED. It has frames while it is LIVE.\n",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (saved,) = (tmp_path / "out").iterdir()
+    assert saved.read_bytes()[:2] == b"\xff\xd8"
+    assert state == "LIVE"
+    assert narrow.returncode == 2
+
+
+async def test_a_line_is_told_to_the_operator_of_a_live_session() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        said = await sightline(world, consumer, "tell", session_id, "turn left")
+        as_json = await sightline(world, consumer, "tell", session_id, "hold still", "--json")
+        read = data_of(await operator.key.get(f"/api/v1/sessions/{session_id}"))["messages"]
+        empty = await sightline(world, consumer, "tell", session_id, " ")
+    assert said.stdout == "Message 1: turn left\n"
+    assert json.loads(as_json.stdout) == read[1]
+    assert [each["text"] for each in read] == ["turn left", "hold still"]
+    assert empty.returncode == 2

@@ -11,6 +11,7 @@ import trio
 
 from sightline_client.device import run
 from sightline_client.device.lines import LINE_BYTES_MAX, lines_of
+from tests.client.commands.program import sightline
 from tests.http.world import Party, World, open_world
 
 
@@ -60,17 +61,33 @@ async def test_a_device_says_that_another_one_sends_for_its_workspace() -> None:
     assert (found["level"], "Stop one of them" in found["advice"]) == ("warning", True)
 
 
-async def test_a_device_sets_its_workspace_online_when_it_is_told_to() -> None:
+async def test_a_workspace_is_online_while_a_device_runs_that_is_told_so() -> None:
     async with open_world() as world:
         operator = await world.party("SUPPLIER")
         log = await log_until_online_or_offline(world, operator, "--online")
         shown = (await operator.key.get(operator.path)).json()["data"]
     (found,) = [entry for entry in log if entry["event"] == "availability_changed"]
-    assert (found["availability"], shown["availabilityState"]) == ("ONLINE", "ONLINE")
+    assert (found["availability"], shown["availabilityState"]) == ("ONLINE", "OFFLINE")
     assert "advice" not in found
     (without,) = [entry for entry in log if entry["event"] == "no_area"]
     assert without["level"] == "warning"
     assert "--decline-beyond" in without["advice"]
+
+
+async def test_a_device_outside_of_its_area_says_so_and_a_command_moves_the_area() -> None:
+    async with open_world() as world:
+        operator = await world.party("SUPPLIER")
+        (moved,) = (await sightline(world, operator, "area", "48.1", "11.5", "--radius", "500")).stdout.splitlines()
+        outside = await log_until_online_or_offline(world, operator, "--online")
+        await sightline(world, operator, "area", "1", "2", "--json")
+        inside = await log_until_online_or_offline(world, operator, "--online")
+        shown = (await operator.key.get(operator.path)).json()["data"]
+    assert moved.endswith("is offered sessions within 500 m of 48.1, 11.5")
+    (found,) = [entry for entry in outside if entry["event"] == "outside_area"]
+    assert (found["level"], found["metres"] > 5_000_000) == ("warning", True)
+    assert "sightline area LAT LNG" in found["advice"]
+    assert [entry for entry in inside if entry["event"] in ("outside_area", "no_area")] == []
+    assert (shown["coverageLat"], shown["coverageLng"], shown["coverageRadiusMeters"]) == (1, 2, 2_000)
 
 
 async def test_what_a_publisher_prints_is_logged_with_its_session(

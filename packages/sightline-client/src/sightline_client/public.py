@@ -3,13 +3,15 @@
 from sightline_client._async.chain import AsyncChain
 from sightline_client._async.client import DEFAULT_URL, AsyncSightline
 from sightline_client._async.events import AsyncEvents
+from sightline_client._async.frames import AsyncFrames
 from sightline_client._async.receipt import AsyncReceipt
-from sightline_client._async.view import AsyncFrames, AsyncView
+from sightline_client._async.view import AsyncView
 from sightline_client._sync.chain import Chain
 from sightline_client._sync.client import Sightline
 from sightline_client._sync.events import Events
+from sightline_client._sync.frames import Frames
 from sightline_client._sync.receipt import Receipt
-from sightline_client._sync.view import Frames, View
+from sightline_client._sync.view import View
 from sightline_client.clip import Clip
 from sightline_client.errors import (
     ApiError,

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter
 
 from sightline_client._async.events import AsyncEvents
+from sightline_client._async.frames import FRAME_WAIT_MS, AsyncFrames
 from sightline_client._async.receipt import AsyncReceipt
 from sightline_client._async.transport import AsyncTransport
 from sightline_client.clip import Clip
@@ -637,6 +638,28 @@ class AsyncSessions:
         query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms, signed=signed)
         response = await self._transport.send("GET", f"/sessions/{segment(session_id)}/frame", query=query)
         return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
+
+    def frames(
+        self,
+        session_id: str,
+        *,
+        fps: float | None = None,
+        width: int | None = None,
+        quality: int | None = None,
+        signed: bool | None = None,
+    ) -> AsyncFrames:
+        """Iterate over new frames of a session that is LIVE, each once, until it is over; see `view.frames`.
+
+        Raises:
+            InvalidArgumentError: fps is not above 0, or width below 1. The call raises it, not the iteration.
+        """
+
+        async def fetch(after: int | None) -> Frame | None:
+            return await self.frame(
+                session_id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
+            )
+
+        return AsyncFrames(fetch, fps=fps, width=width)
 
     async def clip(self, session_id: str, *, seconds: int = 10, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file. It starts at the keyframe before them.

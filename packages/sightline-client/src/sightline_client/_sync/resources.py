@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter
 
 from sightline_client._sync.events import Events
+from sightline_client._sync.frames import FRAME_WAIT_MS, Frames
 from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.transport import Transport
 from sightline_client.clip import Clip
@@ -633,6 +634,28 @@ class Sessions:
         query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms, signed=signed)
         response = self._transport.send("GET", f"/sessions/{segment(session_id)}/frame", query=query)
         return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
+
+    def frames(
+        self,
+        session_id: str,
+        *,
+        fps: float | None = None,
+        width: int | None = None,
+        quality: int | None = None,
+        signed: bool | None = None,
+    ) -> Frames:
+        """Iterate over new frames of a session that is LIVE, each once, until it is over; see `view.frames`.
+
+        Raises:
+            InvalidArgumentError: fps is not above 0, or width below 1. The call raises it, not the iteration.
+        """
+
+        def fetch(after: int | None) -> Frame | None:
+            return self.frame(
+                session_id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
+            )
+
+        return Frames(fetch, fps=fps, width=width)
 
     def clip(self, session_id: str, *, seconds: int = 10, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file. It starts at the keyframe before them.

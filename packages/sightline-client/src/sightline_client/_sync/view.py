@@ -4,14 +4,13 @@ import logging
 from types import TracebackType
 from typing import Final, Self
 
+from sightline_client._sync.frames import FRAME_WAIT_MS, Frames
 from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.resources import Sessions
 from sightline_client._sync.transport import Transport
 from sightline_client.clip import Clip
 from sightline_client.errors import (
     EndNotConfirmedError,
-    FrameNotAvailableError,
-    InvalidArgumentError,
     InvalidStateError,
     NoOperatorError,
     OutcomeUnknownError,
@@ -32,8 +31,6 @@ from sightline_client.wire import given
 
 LOG: Final = logging.getLogger("sightline_client")
 POLL_S: Final = 0.5
-FRAME_WAIT_MS: Final = 5_000
-FRAME_RETRY_S: Final = 0.25
 FINISH_S: Final = 90.0
 """Longest time that leaving a view takes when the server does not answer."""
 
@@ -182,16 +179,16 @@ class View:
                 if error.detail != NO_OPERATOR:
                     raise
                 remaining_s = deadline_s - monotonic_s()
+                own = None if self._quote is None else self._quote.own_session_id
                 if remaining_s <= 0:
-                    own = None if self._quote is None else self._quote.own_session_id
                     raise NoOperatorError(*self._place, self._operator_wait_s, own) from error
                 # Retry-After may exceed the time that is left: the last attempt is made at the deadline.
                 delay_s = min(float(error.retry_after_s or 1), remaining_s)
             if not is_said:
                 # A warning, because a program that sets up no logging prints only those.
                 LOG.warning(
-                    "No operator is available at %s, %s now. Waiting for one, at most %g s.",
-                    *self._place, self._operator_wait_s,
+                    "No operator is available at %s, %s now%s. Waiting for one, at most %g s.",
+                    *self._place, "" if own is None else f": your session {own} has it", self._operator_wait_s,
                 )  # fmt: skip
                 is_said = True
             sync_sleep(delay_s)
@@ -229,7 +226,7 @@ class View:
         width: int | None = None,
         quality: int | None = None,
         signed: bool | None = None,
-    ) -> "Frames":
+    ) -> Frames:
         """Iterate over new frames, each once, until the session is over. It may be called before the view is entered.
 
         Args:
@@ -243,7 +240,17 @@ class View:
         Raises:
             InvalidArgumentError: fps is not above 0, or width below 1. The call raises it, not the iteration.
         """
-        return Frames(self, self._sessions, fps=fps, width=width, quality=quality, signed=signed)
+
+        def fetch(after: int | None) -> Frame | None:
+            try:
+                return self._sessions.frame(
+                    self.session.id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
+                )
+            except InvalidStateError:
+                self.refresh()
+                raise
+
+        return Frames(fetch, fps=fps, width=width)
 
     def clip(self, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file; see `sessions.clip`."""
@@ -317,63 +324,6 @@ class View:
                     self._session = self._sessions.end(self.session.id, idempotency_key=f"{self._key}-end")
             except InvalidStateError:
                 continue  # the state changed in between: decide again
-
-
-class Frames:
-    """Iterates over the frames of a view. It keeps nothing open, so a loop over it may be left at any time."""
-
-    def __init__(
-        self,
-        view: View,
-        sessions: Sessions,
-        *,
-        fps: float | None,
-        width: int | None,
-        quality: int | None,
-        signed: bool | None,
-    ) -> None:
-        if fps is not None and not fps > 0:
-            raise InvalidArgumentError(f"fps={fps!r} is not above 0. Pass frames a second, such as 1 or 0.2.")
-        if width is not None and width < 1:
-            raise InvalidArgumentError(f"width={width!r} is below 1. Pass pixels, such as 768.")
-        self._view = view
-        self._sessions = sessions
-        self._interval_s = 0.0 if fps is None else 1 / fps
-        self._width = width
-        self._quality = quality
-        self._signed = signed
-        self._next_s = monotonic_s()
-        self._after: int | None = None
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Frame:
-        sync_sleep(max(0.0, self._next_s - monotonic_s()))
-        while True:
-            requested_s = monotonic_s()
-            try:
-                frame = self._sessions.frame(
-                    self._view.session.id,
-                    width=self._width,
-                    quality=self._quality,
-                    signed=self._signed,
-                    after=self._after,
-                    wait_ms=FRAME_WAIT_MS,
-                )
-            except FrameNotAvailableError:
-                sync_sleep(FRAME_RETRY_S)
-                continue
-            except InvalidStateError:
-                self._view.refresh()
-                raise StopIteration from None
-            if frame is not None:
-                # A call that waited for video counts from its answer: the next frame is a whole interval later.
-                now_s = monotonic_s()
-                is_late = self._after is None or now_s - requested_s > self._interval_s
-                self._next_s = (now_s if is_late else requested_s) + self._interval_s
-                self._after = frame.sequence
-                return frame
 
 
 def _may_have_created(error: SightlineError) -> bool:

@@ -1,4 +1,4 @@
-"""Commands of an operator: publish, device, fleet."""
+"""Commands of an operator: publish, device, area, fleet."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,8 @@ import typer
 
 from sightline_client.commands.access import client, one_line_errors, own_wallet
 from sightline_client.commands.client_settings import load_client_settings
-from sightline_client.commands.options import Url, lat_option, lng_option
+from sightline_client.commands.options import AsJson, Lat, Lng, PlaceCommand, Url, lat_option, lng_option
+from sightline_client.commands.printing import print_value
 
 PANEL: Final = "Film"
 """Heading of `sightline --help`."""
@@ -69,7 +70,9 @@ def device(
         Path | None,
         typer.Option(help="Directory for the meter's signed statements of sessions in escrow; see `sightline claim`."),
     ] = None,
-    online: Annotated[bool, typer.Option("--online", help="Also set the workspace ONLINE.")] = False,
+    online: Annotated[
+        bool, typer.Option("--online", help="Set the workspace ONLINE, and OFFLINE when the device ends.")
+    ] = False,
     decline_beyond: Annotated[
         float | None,
         typer.Option(min=0, help="Decline sessions of places farther away than this many metres; default: none."),
@@ -117,6 +120,25 @@ def device(
     )
     with one_line_errors():
         raise typer.Exit(anyio.run(run_device, options))
+
+
+@app.command(rich_help_panel=PANEL, cls=PlaceCommand)
+def area(
+    lat: Lat,
+    lng: Lng,
+    radius: Annotated[int, typer.Option(min=50, max=50_000, help="Radius in metres.")] = 2_000,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set the area in which the key's workspace is offered sessions."""
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        workspace_id = sl.me().workspace_id
+        if workspace_id is None:
+            raise ValueError("The credential belongs to no workspace. Set SIGHTLINE_API_KEY.")
+        workspace = sl.workspaces.update(
+            workspace_id, coverage_lat=lat, coverage_lng=lng, coverage_radius_meters=radius
+        )
+    print_value(workspace, as_json, f"{workspace.slug} is offered sessions within {radius} m of {lat}, {lng}")
 
 
 @app.command(rich_help_panel=PANEL)

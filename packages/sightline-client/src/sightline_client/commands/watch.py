@@ -1,4 +1,4 @@
-"""Commands of a consumer: signup, login, keys, invitations, statement, watch, clip, listen, verify."""
+"""Commands of a consumer: signup, login, keys, invitations, statement, watch, frames, clip, listen."""
 
 import base64
 import json
@@ -274,7 +274,15 @@ def _above_0(fps: float) -> float:
     return fps
 
 
-def _say_frame(path: Path, frame: "Frame", *, as_json: bool) -> None:
+Fps = Annotated[float, typer.Option(callback=_above_0, help="Frames a second.")]
+Count = Annotated[int | None, typer.Option(min=1, help="Stop after this many frames.")]
+Width = Annotated[int | None, typer.Option(min=16, max=1920, help="Width in pixels.")]
+Out = Annotated[Path, typer.Option(help="Directory for the frames.")]
+
+
+def _save_frame(frame: "Frame", out: Path, *, as_json: bool) -> None:
+    path = out / f"{frame.sequence:08}.jpg"
+    path.write_bytes(frame.jpeg)
     said = {"frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
     text = f"{path}: {frame.age_ms} ms old, meter {frame.meter_state}"
     typer.echo(json.dumps(said) if as_json else text, err=True)
@@ -301,11 +309,11 @@ def watch(
     lng: Lng,
     seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 60,
     max_charge: MaxCharge = None,
-    fps: Annotated[float, typer.Option(callback=_above_0, help="Frames a second.")] = 1.0,
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many frames.")] = None,
+    fps: Fps = 1.0,
+    count: Count = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for an operator.")] = 60.0,
-    width: Annotated[int | None, typer.Option(min=1, help="Width in pixels.")] = None,
-    out: Annotated[Path, typer.Option(help="Directory for the frames.")] = Path("frames"),
+    width: Width = None,
+    out: Out = Path("frames"),
     signed: Annotated[
         bool, typer.Option("--signed", help="Save frames with content credentials, for `sightline verify`.")
     ] = False,
@@ -333,10 +341,8 @@ def watch(
             with view:
                 state = "RUNNING"
                 for frame in frames:
-                    path = out / f"{frame.sequence:08}.jpg"
-                    path.write_bytes(frame.jpeg)
+                    _save_frame(frame, out, as_json=as_json)
                     saved += 1
-                    _say_frame(path, frame, as_json=as_json)
                     if frame.meter_state == "PAUSED" != state:
                         _say_pause(view.refresh(), as_json=as_json)
                     state = frame.meter_state
@@ -368,6 +374,28 @@ def watch(
         if not as_json:
             typer.echo("No frame came: the operator's device sent no video. Try again.", err=True)
         raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=PANEL)
+def frames(
+    session_id: SessionId,
+    fps: Fps = 1.0,
+    count: Count = None,
+    width: Width = None,
+    out: Out = Path("frames"),
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Save frames of a LIVE session, such as one of `sightline request`. It goes on when this command ends."""
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        session = sl.sessions.get(session_id)
+        if session.state != "LIVE":
+            raise ValueError(f"Session {session.id} is {session.state}. It has frames while it is LIVE.")
+        out.mkdir(parents=True, exist_ok=True)
+        for saved, frame in enumerate(sl.sessions.frames(session.id, fps=fps, width=width), start=1):
+            _save_frame(frame, out, as_json=as_json)
+            if saved == count:
+                break
 
 
 @app.command(rich_help_panel=PANEL)

@@ -20,7 +20,7 @@ from sightline_client.device.gps import GpsReceiver, NoFixError
 from sightline_client.device.lines import lines_of
 from sightline_client.device.log import log_line
 from sightline_client.device.statements import keep_statements
-from sightline_client.errors import ApiError, InvalidResponseError, NotReachedError
+from sightline_client.errors import ApiError, InvalidResponseError, NotReachedError, SightlineError
 from sightline_client.models import Session, Workspace
 from sightline_client.operator import Operator, Position, operator_client
 
@@ -91,12 +91,16 @@ async def run_device(options: DeviceOptions) -> int:
             away_m = position().distance_m(session.requested_lat, session.requested_lng)
             return limit_m is not None and away_m > limit_m
 
+        def tell_availability(workspace: Workspace) -> None:
+            _log_availability(workspace)
+            _warn_outside(workspace, position())
+
         operator = Operator(
             client,
             position=position,
             publish=publish,
             decline=is_too_far,
-            on_availability=_log_availability,
+            on_availability=tell_availability,
             report=log_line,
         )
         async with anyio.create_task_group() as tasks:
@@ -112,6 +116,8 @@ async def run_device(options: DeviceOptions) -> int:
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 await anext(signals)
             tasks.cancel_scope.cancel()
+        if options.is_online:
+            await _go_offline(client)
     return 0
 
 
@@ -189,6 +195,29 @@ async def _go_online(client: AsyncSightline) -> None:
         log_line("no_area", level="warning", workspace=workspace.slug, advice=advice)
     if workspace.availability_state == "OFFLINE":
         await client.workspaces.update(workspace.id, availability_state="ONLINE")
+
+
+async def _go_offline(client: AsyncSightline) -> None:
+    """Set the workspace OFFLINE after the device's work, within STOP_S. One that has a session stays as it is."""
+    with anyio.move_on_after(STOP_S):
+        try:
+            await client.workspaces.update(str((await client.me()).workspace_id), availability_state="OFFLINE")
+        except SightlineError as error:
+            log_line("call_failed", level="warning", error=str(error), advice="The workspace was not set OFFLINE.")
+
+
+def _warn_outside(workspace: Workspace, position: Position) -> None:
+    """Log that the device is outside of the area in which its workspace is offered sessions."""
+    lat, lng, radius_m = workspace.coverage_lat, workspace.coverage_lng, workspace.coverage_radius_meters
+    if workspace.availability_state == "OFFLINE" or lat is None or lng is None or radius_m is None:
+        return
+    away_m = position.distance_m(lat, lng) - radius_m
+    if away_m > position.accuracy_m:
+        advice = (
+            f"Its sessions are of the area at {lat}, {lng}, and only those at the device's position are paid. Move the "
+            "area here: `sightline area LAT LNG`."
+        )
+        log_line("outside_area", level="warning", workspace=workspace.slug, metres=round(away_m), advice=advice)
 
 
 def _log_availability(workspace: Workspace) -> None:
