@@ -17,6 +17,5 @@ export const unreached = (): Word => (online.value ? "errorOffline" : "errorNoNe
 export const explain = (error: unknown): string => {
   if (isUnreached(error)) return t(unreached());
   if (!(error instanceof ApiError)) return error instanceof Error ? error.message : String(error);
-  const said = error.hint ?? error.message;
-  return error.detail === undefined ? said : `${said} (${error.detail})`;
+  return error.hint ?? (error.detail === undefined ? error.message : `${error.message} (${error.detail})`);
 };

@@ -153,7 +153,7 @@ export function Menu({ id, label, closesOn, children }: Children & { id?: string
     };
   }, []);
   return (
-    <details class="menu" id={id} ref={box}>
+    <details class="menu" id={id} ref={box} onToggle={() => box.current?.open === true && box.current.lastElementChild?.scrollIntoView({ block: "nearest" })}>
       <summary>{label}</summary>
       <div class="menu-body">{children}</div>
     </details>

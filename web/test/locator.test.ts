@@ -123,3 +123,22 @@ test("a suspension is told, and the positions stay for the time after it", async
   assert.deepEqual(sent.at(-1)?.map(({ lat }) => lat), [52.5]);
   assert.equal(told.length, 1);
 });
+
+test("another device that goes on sending is noticed, and forgotten when it stops", async () => {
+  const ahead = (lastSequence: number): Answer => ({ status: 409, body: { ok: false, error: "m", code: "CONFLICT", lastSequence } });
+  const beat = async (latitude: number): Promise<void> => {
+    mock.timers.tick(2000);
+    measure(latitude);
+    await settle();
+  };
+  for (const [turn, last] of [9_000_000_000, 9_000_000_010, 9_000_000_020].entries()) {
+    assert.equal(locator.isShared.value, false, `after ${turn}`);
+    answers = [ahead(last)];
+    await beat(52 + turn / 100);
+    answers = [];
+    await beat(52.5 + turn / 100);
+  }
+  assert.equal(locator.isShared.value, true);
+  for (let turn = 0; turn < 16; turn++) await beat(53 + turn / 100);
+  assert.equal(locator.isShared.value, false);
+});

@@ -38,6 +38,16 @@ def test_without_money_nothing_is_requested_and_the_way_to_money_is_offered(brow
         expect(consumer.page.locator("#place")).to_have_value(f"{TURKU[0]}, {TURKU[1]}")
         expect(consumer.page.locator("#request")).to_be_enabled(timeout=PATIENCE_MS)
         expect(consumer.page.locator("#to-funds")).to_have_count(0)
+
+        # With a limit that is too low, the checklist of the start has nothing to say.
+        consumer.go("wallet")
+        consumer.page.fill("#allowance", "0.01")
+        consumer.click("#allowance + button")
+        consumer.shows(".facts", "0.01 USDC")
+        consumer.go("buy")
+        consumer.page.fill("#place", f"{TURKU[0]}, {TURKU[1]}")
+        consumer.click("#to-funds")
+        consumer.shows("#allowance")
         review.done(consumer)
 
 

@@ -32,8 +32,11 @@ def test_a_menu_closes_by_escape_by_a_press_elsewhere_by_another_page_and_by_a_j
 
         sign_up(operator, "Pier Cams", "SUPPLIER")
         come_online(phone, camera_link(operator))
-        phone.click("#camera-menu summary")
+        phone.page.evaluate("scrollTo(0, 0)")
+        phone.page.locator("#camera-menu summary").focus()
+        phone.page.keyboard.press("Enter")
         expect(phone.page.locator("#camera-menu .menu-body")).to_be_visible()
+        expect(phone.page.locator("#forget-phone")).to_be_in_viewport()
         request_view(consumer, "The quay")
         phone.shows(".job", "The quay")
         expect(phone.page.locator("#camera-menu .menu-body")).to_be_hidden()

@@ -377,6 +377,7 @@ export const german: Catalogue = {
 
   cameraLead: "Dieses Gerät ist die Kamera.",
   cameraOffline: "Dieses Telefon ist offline. Positionen werden behalten und später gesendet.",
+  otherDevice: "Ein anderes Gerät sendet auch für diesen Arbeitsbereich: Jedes ersetzt Video und Position des anderen. Beenden Sie eines von beiden.",
   cameraNoKey: "Dieser Link ist nicht vollständig",
   cameraNoKeyText: "Öffnen Sie Filmen am Computer und scannen Sie den Code mit diesem Telefon.",
   cameraKeyGone: "Dieser Link gilt nicht mehr",

@@ -375,6 +375,7 @@ export const english = {
 
   cameraLead: "This device is the camera.",
   cameraOffline: "This phone is offline. Positions are kept, and sent when it is back.",
+  otherDevice: "Another device sends for this workspace too: each replaces the other's video and position. Stop one of them.",
   cameraNoKey: "This link is not complete",
   cameraNoKeyText: "Open Film on your computer, and scan its code with this phone.",
   cameraKeyGone: "This link no longer works",

@@ -17,12 +17,18 @@ const KEPT_MAX = 200;
 const BATCH_MAX = 50;
 /** A watch stays silent while the device stands still, and a second question is then not answered either: start it again. */
 const SILENCE_MS = 1500;
+/** So many times within so long another device was ahead: it still sends. Once is usual when this one takes over. */
+const AHEAD_MAX = 3;
+const AHEAD_WITHIN_MS = 30_000;
 
 export class Locator {
   readonly fix = signal<Fix | null>(null);
   readonly error = signal<Word | null>(null);
   readonly sentAt = signal<number | null>(null);
   readonly missed = signal(0);
+  /** Whether another device sends positions of this workspace too. */
+  readonly isShared = signal(false);
+  private aheadAtMs: number[] = [];
   private readonly queue: { lat: number; lng: number; accuracyMeters: number; sequence: number }[] = [];
   // Seconds, not milliseconds: always at most 2^31 above what another device has sent.
   private sequence = Math.floor(Date.now() / 1000);
@@ -83,6 +89,8 @@ export class Locator {
     } finally {
       this.isBusy = false;
       this.missed.value = this.queue.length;
+      this.aheadAtMs = this.aheadAtMs.filter((atMs) => Date.now() - atMs < AHEAD_WITHIN_MS);
+      this.isShared.value = this.aheadAtMs.length >= AHEAD_MAX;
     }
   }
 
@@ -97,6 +105,7 @@ export class Locator {
 
   /** Another device of this workspace was ahead. */
   private renumber(last: number): void {
+    this.aheadAtMs.push(Date.now());
     this.sequence = last;
     for (const beat of this.queue) beat.sequence = ++this.sequence;
   }

@@ -23,6 +23,9 @@ const RADII = [100, 250, 500, 1000, 5000] as const;
 
 const smaller = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 
+/** Whether the steps of the start are done, so that only more of the same helps. */
+const isSetUp = (): boolean => BigInt(funds.value?.trackedBalance ?? "0") > 0n && BigInt(funds.value?.trackedAllowance ?? "0") > 0n;
+
 export default function Buy() {
   const where = useSignal(keptPlace());
   const duration = useSignal(300);
@@ -184,7 +187,7 @@ export default function Buy() {
               {isLimited && <Banner kind="warn" icon="warn">{t("overLimits", { amount: usdc(limit) })}</Banner>}
             </>
           )}
-          {isShort && <Button id="to-funds" kind="main" run={() => (keepPlace(where.value), go("start"))}>{t("addFunds")}</Button>}
+          {isShort && <Button id="to-funds" kind="main" run={() => (keepPlace(where.value), go(isSetUp() ? "wallet" : "start"))}>{t("addFunds")}</Button>}
           {isLimited && <Button id="to-limits" kind="main" run={() => (keepPlace(where.value), go("wallet"))}>{t("raiseLimits")}</Button>}
           <Button id="request" kind={isShort || isLimited ? "plain" : "main"} disabled={price === null || isExpired || isShort || isLimited} run={request}>
             {price === null ? t("request") : t("requestFor", { amount: usdc(hold) })}

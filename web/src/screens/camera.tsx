@@ -209,7 +209,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <p class="dim">{t("cameraLead")}</p>
           {workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
         </div>
-        {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : !isSuspended.value && state === "ONLINE" && !isLocated ? <span class="badge paused">{t("badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? "LIVE" : state} />}
+        {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : !isSuspended.value && state === "ONLINE" && !isLocated ? <span class="badge paused">{t("badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? (job.value.meterState === "PAUSED" ? "PAUSED" : "LIVE") : state} />}
       </header>
       {isSuspended.value && <Banner kind="bad" icon="warn"><strong>{t("suspended")}.</strong> {t("suspendedText")}</Banner>}
       {problem !== null && !isLocated && (
@@ -245,6 +245,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         {job.value?.state === "LIVE" && <Newest messages={job.value.messages} />}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
+      {locator.value?.isShared.value === true && <div id="other-device"><Banner kind="bad" icon="warn">{t("otherDevice")}</Banner></div>}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
       {state === "ONLINE" && isAway && (
         <Banner kind="warn" icon="pin">

@@ -107,7 +107,7 @@ const change = (id: string, body: { availabilityState?: "ONLINE" | "OFFLINE"; co
 
 async function makeKey(): Promise<string> {
   const id = workspace.value?.id ?? "";
-  const body = { label: t("cameraKeyLabel"), environment: "TEST" as const, scopes: ["sessions:read" as const, "sessions:operate" as const] };
+  const body = { label: `${t("cameraKeyLabel")}, ${dateTime(new Date(now.value).toISOString())}`, environment: "TEST" as const, scopes: ["sessions:read" as const, "sessions:operate" as const] };
   return (await need(api.POST("/api/v1/workspaces/{id}/api-keys", { params: { path: { id } }, body }))).plaintext;
 }
 
