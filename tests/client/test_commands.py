@@ -25,6 +25,7 @@ from sightline.chain.contracts.abi import call_data
 from sightline.domain.books.statement import Month
 from sightline.system.clock import SystemClock
 from sightline_client import Chain, Sightline
+from sightline_client.money import MicroUsdc
 from sightline_client.wallet import LocalWallet
 
 MICRO = 1_000_000
@@ -91,6 +92,8 @@ def test_the_receipt_of_a_session_that_was_requested_and_ended_is_verified(dev: 
     assert set(said["checks"].values()) == {"passed"}
     shown = sightline(dev, "receipt", session_id)
     assert f"{charged.usdc} USDC, paid in {said['settlementTxHash']}" in shown
+    assert 0 < int(said["platformFeeMicroUsdc"]) < charged
+    assert f"of which {MicroUsdc(int(said['platformFeeMicroUsdc'])).usdc} USDC are the platform's fee" in shown
     assert shown.count("  checked ") == len(said["checks"])
     foreign = f"{config.chain_id},0x{'11' * 20},{config.usdc_address}"
     assert "The receipt is wrong" in sightline(dev, "receipt", session_id, "--deployment", foreign, code=1)

@@ -145,6 +145,8 @@ class InsufficientCreditError(ApiError):
                 "command, set SIGHTLINE_WALLET_KEY to its private key. What has no wallet, such as an MCP host, needs "
                 "the mandate."
             )
+        if self.detail == "apiKey:spendLimit":
+            return "Use a key with higher limits, or request fewer seconds."
         return super()._step()
 
 

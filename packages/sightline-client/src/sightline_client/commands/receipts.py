@@ -9,6 +9,7 @@ import typer
 from sightline_client.commands.access import client, one_line_errors
 from sightline_client.commands.options import AsJson, SessionId, Url, http_url
 from sightline_client.commands.printing import payment_text, print_value
+from sightline_client.money import MicroUsdc
 
 # The command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -68,16 +69,22 @@ def receipt(
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         found, config = sl.sessions.settled_receipt(session_id, wait_s=wait), sl.config()
         result = found.verify(deployment=trusted or config.deployment, rpc=rpc_url or config.rpc_url)
+    payload = found.settlement.payload
+    fee = MicroUsdc(0) if payload is None else payload.fee_amount
     skipped = {str(check): str(reason) for check, reason in result.skipped.items()}
     said: dict[str, object] = {
         "id": found.session.id,
         "cleanSeconds": found.seconds,
         "chargedMicroUsdc": str(found.charged),
+        "platformFeeMicroUsdc": str(fee),
         "settlementTxHash": found.tx_hash,
         "checks": {name: skipped.get(name, "passed") for name in TITLES},
     }
     paid = payment_text(found, is_escrow=config.is_escrow)
-    lines = [f"{found.seconds} s, {found.charged.usdc} USDC, {paid}", *_check_lines(skipped)]
+    lines = [f"{found.seconds} s, {found.charged.usdc} USDC, {paid}"]
+    if found.charged:
+        lines.append(f"of which {fee.usdc} USDC are the platform's fee")
+    lines += _check_lines(skipped)
     print_value(said, as_json, "\n".join(lines))
 
 

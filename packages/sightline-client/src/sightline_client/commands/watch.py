@@ -366,6 +366,7 @@ def watch(
         "cleanSeconds": receipt.seconds,
         "chargedMicroUsdc": str(receipt.charged),
         "settlementTxHash": receipt.tx_hash,
+        "isVerified": True,
     }
     frames_text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC"
     text = f"Session {receipt.session.id}: {frames_text}, verified, {payment_text(receipt, is_escrow=config.is_escrow)}"
