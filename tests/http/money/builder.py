@@ -21,6 +21,7 @@ from sightline.domain.session.messages import (
     MediaProved,
     Message,
     Party,
+    Say,
     Settle,
     SettlementMined,
     Step,
@@ -147,6 +148,16 @@ def extended() -> Story:
     for number, at_ms in enumerate((26_000, 27_000)):
         story.tell(Extend(SessionExtension(id=str(number), seconds=15, amount=MicroUsdc(15_000))), at_ms)
     return story.proved(27_000, 85_000).tell(End(Party.CONSUMER), 85_000)
+
+
+def told() -> Story:
+    """A view whose consumer wrote to the operator, with letters outside of ASCII and outside of the first plane."""
+    story = live().proved(5_000, 15_000)
+    for number, text in enumerate(
+        ("turn left", 'zur "T\u00fcr" \\ \u6771\u4eac', "\U0001f44b \u0627\u0642\u062a\u0631\u0628")
+    ):
+        story.tell(Say(text), 16_000 + number)
+    return story.proved(17_000, 25_000).tell(End(Party.CONSUMER), 25_000)
 
 
 def unextended() -> Json:
