@@ -133,6 +133,18 @@ def _body(error: Exception, text: str) -> dict[str, object]:
     return {name: value for name, value in said.items() if value is not None}
 
 
+def own_workspace_id(sl: "Sightline") -> str:
+    """Ask the server which workspace the key belongs to.
+
+    Raises:
+        ValueError: The credential belongs to none.
+    """
+    workspace_id = sl.me().workspace_id
+    if workspace_id is None:
+        raise ValueError("The credential belongs to no workspace. Set SIGHTLINE_API_KEY.")
+    return workspace_id
+
+
 def own_wallet() -> "LocalWallet":
     """Load the wallet of SIGHTLINE_WALLET_KEY or of the settings file.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sightline_client.commands.access import client, one_line_errors, own_wallet
+from sightline_client.commands.access import client, one_line_errors, own_wallet, own_workspace_id
 from sightline_client.commands.client_settings import load_client_settings
 from sightline_client.commands.options import AsJson, Lat, Lng, PlaceCommand, Url, lat_option, lng_option
 from sightline_client.commands.printing import print_value
@@ -132,11 +132,8 @@ def area(
 ) -> None:
     """Set the area in which the key's workspace is offered sessions."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        workspace_id = sl.me().workspace_id
-        if workspace_id is None:
-            raise ValueError("The credential belongs to no workspace. Set SIGHTLINE_API_KEY.")
         workspace = sl.workspaces.update(
-            workspace_id, coverage_lat=lat, coverage_lng=lng, coverage_radius_meters=radius
+            own_workspace_id(sl), coverage_lat=lat, coverage_lng=lng, coverage_radius_meters=radius
         )
     print_value(workspace, as_json, f"{workspace.slug} is offered sessions within {radius} m of {lat}, {lng}")
 

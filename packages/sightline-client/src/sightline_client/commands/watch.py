@@ -20,6 +20,7 @@ from sightline_client.commands.access import (
     configured_wallet,
     one_line_errors,
     own_wallet,
+    own_workspace_id,
     paying_wallet,
 )
 from sightline_client.commands.options import (
@@ -258,9 +259,7 @@ def statement(
 ) -> None:
     """Print what the key's workspace was charged and earned in a month, and the number of its invoice."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        workspace_id = sl.me().workspace_id
-        if workspace_id is None:
-            raise ValueError("the key has no workspace")
+        workspace_id = own_workspace_id(sl)
         month = month or f"{datetime.fromtimestamp(unix_s(), UTC):%Y-%m}"
         found = sl.workspaces.statement(workspace_id, month)
         if pdf is not None:
@@ -457,10 +456,7 @@ def listen(
         if session_id is not None:
             stream = sl.sessions.events(session_id)
         else:
-            workspace_id = sl.me().workspace_id
-            if workspace_id is None:
-                raise ValueError("The credential belongs to no workspace. Set SIGHTLINE_API_KEY.")
-            stream = sl.workspaces.events(workspace_id)
+            stream = sl.workspaces.events(own_workspace_id(sl))
         take = _print_event if forward_to is None else _forwarding(sl, forward_to, secret, as_json)
         with stream as events:
             for event in events:
