@@ -63,6 +63,7 @@ BY_SCOPE = {
         Operation.SHARE_VIEW,
         Operation.DISPATCH_SESSION,
         Operation.CANCEL_SESSION,
+        Operation.MESSAGE_OPERATOR,
         Operation.END_SESSION,
         Operation.USE_FAUCET,
     },

@@ -143,6 +143,7 @@ CLASSES: Final[dict[int, type]] = {
     134: session_messages.Party,
     135: session_messages.Event,
     136: session_messages.EventKind,
+    137: session_model.ConsumerMessage,
     150: geofence.Fix,
     151: geofence.Fence,
     152: geofence.Track,
