@@ -1,5 +1,7 @@
 """A view shared by a link: the guest has no account, watches, and sees nothing once the link has ended."""
 
+import re
+
 import httpx
 from playwright.sync_api import Browser, expect
 
@@ -13,7 +15,6 @@ from tests.console.people import (
     camera_link,
     come_online,
     end_view,
-    request_view,
     sign_up,
 )
 from tests.console.review import Review
@@ -49,7 +50,13 @@ def test_a_view_is_shared_by_a_link_that_can_be_revoked(browser: Browser, server
         add_funds(consumer)
         sign_up(operator, "Pier Cams", "SUPPLIER")
         come_online(phone, camera_link(operator))
-        session_id = request_view(consumer, "Between us. Look at the ferry")
+        consumer.go("buy")
+        consumer.page.fill("#place", "Tallinn")
+        consumer.page.get_by_role("option").first.click()
+        consumer.page.fill("#instructions", "Between us. Look at the ferry")
+        consumer.click("#request:not([disabled])")
+        consumer.page.wait_for_url("**/#/watch/*", timeout=PATIENCE_MS)
+        session_id = consumer.page.url.rpartition("/")[2]
         phone.click("#start")
         consumer.picture("playing", within_ms=PATIENCE_MS)
 
@@ -58,6 +65,7 @@ def test_a_view_is_shared_by_a_link_that_can_be_revoked(browser: Browser, server
         guest.page.goto(link)
         guest.picture("playing", within_ms=PATIENCE_MS)
         assert "svc_" not in guest.page.url, "the key leaves the address at once"
+        guest.shows(".page-head", re.compile(r"Tallinn.* · 59\.\d+, 24\.\d+"))
         assert "Between us" not in guest.page.inner_text("body")
         assert "USDC" not in guest.page.inner_text("main")
         expect(guest.page.locator("#end, #extend, #share, nav[aria-label]")).to_have_count(0)
@@ -75,7 +83,7 @@ def test_a_view_is_shared_by_a_link_that_can_be_revoked(browser: Browser, server
         expect(row).to_contain_text("ended")
         guest.shows(".empty h1", "This link has ended")
         review.look(guest, "shared-revoked")
-        key = link.partition("key=")[2]
+        key = link.partition("key=")[2].partition("&")[0]
         assert viewers_of(url, session_id, key).json()["code"] == "REVOKED_API_KEY"
         expect(second.page.locator(".stage[data-picture=playing]")).to_be_visible()
 

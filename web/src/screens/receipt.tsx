@@ -9,7 +9,7 @@ import { clock, dateTime, timeOf, usdc, withoutFee } from "../format";
 import { endingOf } from "../live/endings";
 import { gapsOf, inSeconds, merged, type Gap } from "../live/pauses";
 import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, grossRows, useReading } from "../parts";
-import { placeOf } from "../place/names";
+import { nameOfPlace, placeOf } from "../place/names";
 import { go, link, place } from "../router";
 import { isReturned, workspace } from "../store";
 import { t, type Word } from "../strings";
@@ -92,7 +92,7 @@ export default function Receipt() {
         </Card>
         <div class="stack">
           <Verify receipt={receipt} />
-          {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} endedAt={session.endedAt} />}
+          {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} endedAt={session.endedAt} name={nameOfPlace(session)} />}
           <Card title={t("timeline")}>
             <Timeline session={session} meter={shown.meter} />
             <p class="hint" id="ending">{endingOf(session, workspace.value?.id)}</p>

@@ -12,19 +12,26 @@ import { REASONS, wordOf } from "./watch";
 
 const READ_EVERY_MS = 2000;
 
-/** The key of the link: kept for this tab, and taken out of the address at once. */
-function takeKey(id: string): string | null {
-  const given = place.value.query.get("key");
-  const name = `sightline.shared.${id}`;
-  if (given === null) return sessionStorage.getItem(name);
-  sessionStorage.setItem(name, given);
+interface Given {
+  key: string | null;
+  /** What the owner of the view calls the place. */
+  name: string | null;
+}
+/** What the link gives: kept for this tab, and taken out of the address at once. */
+function takeLink(id: string): Given {
+  const { query } = place.value;
+  const kept = { key: `sightline.shared.${id}`, name: `sightline.shared.${id}.name` };
+  const given = { key: query.get("key"), name: query.get("name") };
+  if (given.key === null) return { key: sessionStorage.getItem(kept.key), name: sessionStorage.getItem(kept.name) };
+  sessionStorage.setItem(kept.key, given.key);
+  if (given.name !== null) sessionStorage.setItem(kept.name, given.name);
   history.replaceState(null, "", link("shared", id));
   return given;
 }
 
 export default function Shared() {
   const id = useRef(place.value.id).current;
-  const key = useRef(takeKey(id)).current;
+  const { key, name } = useRef(takeLink(id)).current;
   const client = useRef(makeClient(key ?? "")).current;
   const view = useSignal<Model["SharedView"] | null>(null);
   const isAway = useSignal(false);
@@ -55,7 +62,7 @@ export default function Shared() {
   return (
     <Page
       title={t("sharedTitle")}
-      lead={t("watchLead", { place: point(shown.lat, shown.lng), radius: metres(shown.radiusMeters) })}
+      lead={t("watchLead", { place: [...(name === null ? [] : [name]), point(shown.lat, shown.lng)].join(" · "), radius: metres(shown.radiusMeters) })}
       aside={<Badge state={shown.state === "LIVE" && isPaused ? "PAUSED" : shown.state} />}
     >
       {isAway.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}

@@ -12,8 +12,8 @@ const READ_EVERY_MS = 10_000;
 const HOUR_S = 3600;
 const LIFETIMES_S = [900, HOUR_S, 4 * HOUR_S, 24 * HOUR_S];
 
-/** `endedAt`: when the view ended, and every link of it that still worked. */
-export function Shares({ id, endedAt }: { id: string; endedAt: string | null }) {
+/** `endedAt`: when the view ended, and every link of it that still worked. `name`: of the place, which the server does not know. */
+export function Shares({ id, endedAt, name }: { id: string; endedAt: string | null; name: string | null }) {
   const mayMake = endedAt === null;
   const shares = useSignal<readonly Model["Share"][] | null>(null);
   const url = useSignal<string | null>(null);
@@ -30,7 +30,8 @@ export function Shares({ id, endedAt }: { id: string; endedAt: string | null }) 
   }, [id]);
   const make = async (): Promise<void> => {
     const body = { expiresInSeconds: seconds.value, label: label.value.trim() };
-    url.value = (await need(api.POST("/api/v1/sessions/{id}/shares", { params: { path }, body }))).url;
+    const made = await need(api.POST("/api/v1/sessions/{id}/shares", { params: { path }, body }));
+    url.value = name === null ? made.url : `${made.url}&name=${encodeURIComponent(name)}`;
     label.value = "";
     await load();
   };

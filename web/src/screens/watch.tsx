@@ -110,7 +110,7 @@ export default function Watch() {
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={!isOpen.value} />
-          {isConsumer && <Shares id={shown.id} endedAt={shown.endedAt} />}
+          {isConsumer && <Shares id={shown.id} endedAt={shown.endedAt} name={nameOfPlace(shown)} />}
           <PlaceMap
             isSmall
             scene={{
