@@ -36,6 +36,8 @@ CLOSE_S: Final = 1.0
 RETRY_S: Final = (0.5, 1.0, 2.0, 3.0)
 GIVE_UP_AFTER_S: Final = 90.0
 """How long a publisher that was connected retries."""
+TERMINATED_MAX: Final = 3
+"""How often the first publication is repeated where MediaMTX ended it."""
 MIME_TYPES: Final = {"h264": "video/H264", "vp8": "video/VP8"}
 
 
@@ -140,7 +142,8 @@ async def publish(source: str, whip_url: str, seconds: float | None, stop: async
         except SourceLostError as error:
             sys.stderr.write(f"publish: {error}; trying again\n")
         except OfferRefusedError as error:
-            if not connected_once or loop.time() - lost_at > GIVE_UP_AFTER_S:
+            is_late = loop.time() - lost_at > GIVE_UP_AFTER_S
+            if is_late if connected_once else not error.is_terminated or failures >= TERMINATED_MAX:
                 raise
             sys.stderr.write(f"publish: {error}; trying again\n")
         if not failures:

@@ -19,12 +19,17 @@ _LINK: Final = re.compile(rf"<([^>]*)>((?:\s*;\s*[\w-]+\s*=\s*{_VALUE})*)")
 _PARAMETER: Final = re.compile(rf"([\w-]+)\s*=\s*({_VALUE})")
 
 
+TERMINATED: Final = '{"error":"terminated"}'
+
+
 class OfferRefusedError(Exception):
     """The server refused the offer; the message says why."""
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(self, message: str, *, retry_after_s: float | None = None, is_terminated: bool = False) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+        self.is_terminated = is_terminated
+        """MediaMTX ended the publication while it began, as it now and then does. Another one is taken."""
 
 
 def ice_servers_of(link: str) -> list[RTCIceServer]:
@@ -101,6 +106,7 @@ class OfferClient:
             raise OfferRefusedError(
                 f"the server answered {reply.status_code}: {_reason(reply)}",
                 retry_after_s=float(after) if after.isdigit() else None,
+                is_terminated=reply.status_code == 400 and reply.text == TERMINATED,
             )
         if "location" in reply.headers:  # go2rtc sends no Location: its sessions end with their media
             self._resource = urljoin(str(reply.url), reply.headers["location"])
