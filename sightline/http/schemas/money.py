@@ -47,6 +47,26 @@ MISMATCHED_DESCRIPTION: Final = (
 )
 
 
+REFUSED_FOR_DESCRIPTION: Final = (
+    "Why the newest try was refused, which is repeated: the payer's allowance, balance or own limit does not allow the "
+    "payment. Null while nothing was refused"
+)
+RefusedFor: TypeAlias = Literal["ALLOWANCE", "BALANCE", "SESSION_LIMIT", "DAY_LIMIT", "OTHER"]
+_REFUSED_FOR: Final[tuple[tuple[str, RefusedFor], ...]] = (
+    ("payer's session limit", "SESSION_LIMIT"),
+    ("payer's day limit", "DAY_LIMIT"),
+    ("allowance", "ALLOWANCE"),
+    ("balance", "BALANCE"),
+)
+"""Parts of the reasons of contracts and tokens."""
+
+
+def _refused_for(record: SettlementRecord) -> RefusedFor | None:
+    if record.state not in {SettlementState.FAILED, SettlementState.REVERTED}:
+        return None
+    return next((name for part, name in _REFUSED_FOR if part in (record.reason or "")), "OTHER")
+
+
 class Settlement(Output):
     """How far the settlement of a session is."""
 
@@ -56,6 +76,7 @@ class Settlement(Output):
     tx_hash: str | None
     confirmed_at: Instant | None
     mismatched: bool = Field(description=MISMATCHED_DESCRIPTION)
+    refused_for: RefusedFor | None = Field(description=REFUSED_FOR_DESCRIPTION)
 
 
 class WalletLimits(Output):
@@ -194,6 +215,7 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
             "txHash": None,
             "confirmedAt": None,
             "mismatched": False,
+            "refusedFor": None,
         }
     is_mismatched = record.state is SettlementState.MISMATCHED
     is_confirmed = is_mismatched or record.state is SettlementState.CONFIRMED
@@ -217,6 +239,7 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
         "txHash": record.tx_hash,
         "confirmedAt": iso_or_none(record.confirmed_at_ms if is_confirmed else None),
         "mismatched": is_mismatched,
+        "refusedFor": _refused_for(record),
     }
 
 

@@ -12,7 +12,7 @@ import trio
 from sightline_client.device import run
 from sightline_client.device.lines import LINE_BYTES_MAX, lines_of
 from tests.client.commands.program import sightline
-from tests.http.world import Party, World, open_world
+from tests.http.world import Party, World, data_of, open_world
 
 
 async def log_until_online_or_offline(world: World, operator: Party, *options: str) -> list[dict[str, Any]]:
@@ -72,6 +72,30 @@ async def test_a_workspace_is_online_while_a_device_runs_that_is_told_so() -> No
     (without,) = [entry for entry in log if entry["event"] == "no_area"]
     assert without["level"] == "warning"
     assert "--decline-beyond" in without["advice"]
+
+
+async def test_a_device_that_stops_while_it_films_ends_the_session_and_is_offline() -> None:
+    async with open_world() as world:
+        operator, consumer = await world.party("SUPPLIER"), await world.party("CONSUMER")
+        env = os.environ | {"SIGHTLINE_API_KEY": operator.plaintext}
+        line = [sys.executable, "-m", "sightline_client", "device", "--api", world.base_url, "--lat", "1", "--lng", "2"]
+        process = await trio.lowlevel.open_process([*line, "--online"], stderr=subprocess.PIPE, env=env)
+        assert process.stderr is not None
+        said, session_id = b"", ""
+        with trio.fail_after(60):
+            async for chunk in process.stderr:
+                said += chunk
+                if b'"ONLINE"' in said and not session_id:
+                    session_id = (await world.request(consumer, lat=1, lng=2))["id"]
+                    path = f"/api/v1/sessions/{session_id}"
+                    data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
+                if b"session_started" in said and process.returncode is None:
+                    process.terminate()
+            assert await process.wait() == 0, said
+        session = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))
+        shown = data_of(await operator.key.get(operator.path))
+    assert (session["state"], session["endReason"]) == ("ENDED", "OPERATOR_ENDED")
+    assert shown["availabilityState"] == "OFFLINE"
 
 
 async def test_a_device_outside_of_its_area_says_so_and_a_command_moves_the_area() -> None:

@@ -1,15 +1,20 @@
 """Asking for a view: money before the request, operators who come while the page is open, a circle that can be seen."""
 
+import re
+
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
     PATIENCE_MS,
     PHONE,
     ConsoleServer,
+    Tab,
     a_tab,
     add_funds,
     camera_link,
     come_online,
+    end_view,
+    request_view,
     sign_up,
 )
 from tests.console.review import Review
@@ -20,7 +25,16 @@ CIRCLE_CAN_BE_SEEN = """(radius) => {
   const width = circle?.getBoundingClientRect().width;
   return width >= 24 && width <= 400;
 }"""
-TURKU, ESPOO, LUND = (60.451813, 22.266630), (60.205490, 24.655899), (55.704659, 13.191007)
+TURKU, ESPOO, LUND, VISBY = (60.451813, 22.266630), (60.205490, 24.655899), (55.704659, 13.191007), (57.63484, 18.29484)
+
+
+def limit(consumer: Tab, each: str) -> None:
+    """Set the most that one session may take from the wallet."""
+    consumer.go("wallet")
+    consumer.page.fill("#per-session", each)
+    consumer.page.fill("#per-day", "100")
+    consumer.click("button:has-text('Set both limits')")
+    consumer.shows(".field:has(#per-session)", each)
 
 
 def test_without_money_nothing_is_requested_and_the_way_to_money_is_offered(browser: Browser, server: ConsoleServer):
@@ -54,27 +68,47 @@ def test_without_money_nothing_is_requested_and_the_way_to_money_is_offered(brow
 def test_a_price_above_the_wallets_own_limits_is_not_requested_and_leads_to_them(
     browser: Browser, server: ConsoleServer
 ):
-    def limit(each: str) -> None:
-        consumer.page.fill("#per-session", each)
-        consumer.page.fill("#per-day", "100")
-        consumer.click("button:has-text('Set both limits')")
-        consumer.shows(".field:has(#per-session)", each)
-
     with a_tab(browser, server.url, place=TURKU) as consumer:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
         add_funds(consumer)
-        consumer.go("wallet")
-        limit("0.01")
+        limit(consumer, "0.01")
         consumer.go("buy")
         consumer.page.fill("#place", f"{TURKU[0]}, {TURKU[1]}")
         consumer.shows(".banner.warn", "leave 0.01 USDC")
         expect(consumer.page.locator("#request")).to_be_disabled()
         consumer.click("#to-limits")
-        limit("50")
+        limit(consumer, "50")
         consumer.go("buy")
         expect(consumer.page.locator("#request")).to_be_enabled(timeout=PATIENCE_MS)
         expect(consumer.page.locator("#to-limits")).to_have_count(0)
         assert consumer.problems == []
+
+
+def test_more_time_than_the_wallets_limits_allow_is_not_bought_and_a_refused_payment_says_why(
+    browser: Browser, server: ConsoleServer
+):
+    with a_tab(browser, server.url, place=VISBY) as consumer, a_tab(browser, server.url, place=VISBY) as operator:
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(operator, camera_link(operator))
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        limit(consumer, "0.5")
+        session_id = request_view(consumer, "The wall")
+        operator.click("#start")
+        consumer.shows("#extend[disabled]")
+        consumer.shows("#extend-unpaid", "limits that your wallet set")
+        consumer.shows("#proved", re.compile(r"0:0[1-9]"))
+        limit(consumer, "0.000001")
+        consumer.go(f"watch/{session_id}")
+        end_view(consumer)
+        consumer.click("#to-receipt")
+        consumer.shows("#refused-payment", "a limit that your wallet set is lower than the charge")
+        operator.go(f"receipt/{session_id}")
+        operator.shows("#refused-payment", "Not collected yet")
+        limit(consumer, "5")
+        consumer.go(f"receipt/{session_id}")
+        consumer.shows(".badge.confirmed")
+        expect(consumer.page.locator("#refused-payment")).to_have_count(0)
 
 
 def test_an_operator_who_comes_online_is_counted_on_an_open_page(browser: Browser, server: ConsoleServer):
@@ -111,6 +145,7 @@ def test_the_camera_has_a_menu_and_the_phone_can_be_given_back(browser: Browser,
         expect(phone.page.locator("#camera-menu a[href*=operate]"), "it needs a sign-in").to_have_count(0)
         review.look(phone, "camera-menu", (PHONE,))
         phone.click("#forget-phone")
+        phone.click("#forget-phone-sure")
         phone.shows(".empty")
         operator.go("operate")
         operator.shows(".badge.offline")

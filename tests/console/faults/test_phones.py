@@ -20,11 +20,12 @@ from tests.console.people import (
 from tests.console.review import Review
 
 KEMI = (65.736319, 24.56372)
-TURKU, VAASA, PORVOO, RAUMA = (
+TURKU, VAASA, PORVOO, RAUMA, KOTKA = (
     (60.451813, 22.26663),
     (63.095089, 21.616458),
     (60.39317, 25.665074),
     (61.12875, 21.511127),
+    (60.466667, 26.945833),
 )
 ASKS_AT_A_PRESS = """(() => {
   const { geolocation } = navigator;
@@ -187,3 +188,42 @@ def test_the_clocks_of_a_camera_and_of_a_running_view_stop_at_the_longest_time(b
             consumer.go("wallet")
             consumer.shows(".running .number >> nth=1", re.compile("^5:00$"))
             stop_filming(phone)
+
+
+def test_of_two_phones_with_one_key_one_films_and_the_other_can_take_over(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with (
+        a_tab(browser, server.url, place=KOTKA) as consumer,
+        a_tab(browser, server.url, place=KOTKA) as operator,
+        a_tab(browser, server.url, PHONE, place=KOTKA) as first,
+        a_tab(browser, server.url, PHONE, place=KOTKA) as second,
+    ):
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        come_online(first, link)
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        request_view(consumer, "The ferry")
+        first.click("#start")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        first.page.reload()
+        first.shows("#sending[data-sending=sending]")
+
+        second.page.goto(link)
+        second.shows("#film-instead")
+        expect(second.page.locator("#sending, #stop")).to_have_count(0)
+        review.look(second, "camera-filmed-elsewhere")
+        expect(first.page.locator("#other-device")).to_have_count(0)
+        second.click("#film-instead")
+        second.shows("#sending")
+        first.click("#leave-job")
+        first.shows("#film-instead")
+        second.shows("#sending[data-sending=sending]")
+        expect(second.page.locator("#other-device")).to_have_count(0, timeout=PATIENCE_MS)
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        consumer.shows(".badge.live")
+        stop_filming(second)
+        consumer.shows("#to-receipt")
+        for phone in (first, second):
+            phone.allowed += (r"404 \([\w ]+\) \S*/whip/",)
+        review.done(consumer, operator)

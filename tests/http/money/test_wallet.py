@@ -10,6 +10,7 @@ from sightline.ports.ledger import (
     ChainEvent,
     Inclusion,
     LedgerEventKind,
+    SettlementState,
     SpendingLimits,
     WalletReading,
 )
@@ -87,6 +88,7 @@ async def test_a_settlement_goes_from_not_ready_to_confirmed(world: World) -> No
         "txHash": None,
         "confirmedAt": None,
         "mismatched": False,
+        "refusedFor": None,
     }
     inclusion = Inclusion(tx_hash=TX, block_number=9, block_hash="0x" + "cd" * 32)
     now_ms = world.clock.now_ms()
@@ -102,7 +104,8 @@ async def test_a_settlement_is_for_the_parties(world: World) -> None:
     consumer, stranger = await world.party("CONSUMER"), await world.party("CONSUMER", "SUPPLIER")
     session = await world.request(consumer)
     path = f"/api/v1/settlements/{session['id']}"
-    not_ready = {"state": "NOT_READY", "payload": None, "txHash": None, "confirmedAt": None, "mismatched": False}
+    nothing = dict.fromkeys(("payload", "txHash", "confirmedAt", "refusedFor"))
+    not_ready = {"state": "NOT_READY", "mismatched": False, **nothing}
     assert data_of(await consumer.key.get(path)) == {"sessionId": session["id"]} | not_ready
     assert error_of(await stranger.key.get(path)) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
     unknown = await consumer.key.get(f"/api/v1/settlements/{UNKNOWN}")
@@ -225,3 +228,27 @@ async def test_a_settlement_is_written_off_once_with_a_reason_and_frees_the_wall
         answer = data_of(await world.internal.post(path, params={"reason": "payer blacklisted"}))
         assert (answer["state"], answer["reason"]) == ("WRITTEN_OFF", "payer blacklisted")
     assert data_of(await world.internal.get("/internal/settlements"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("SessionSettlement: over the payer's session limit", "SESSION_LIMIT"),
+        ("SessionSettlement: over the payer's day limit", "DAY_LIMIT"),
+        ("TestUSDC: amount exceeds allowance", "ALLOWANCE"),
+        ("TestUSDC: amount exceeds balance", "BALANCE"),
+        ("https://node.example/key answered 500", "OTHER"),
+    ],
+)
+async def test_a_refused_payment_says_which_of_the_payers_bounds_it_is(world: World, reason: str, shown: str) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    session = await world.live(consumer, operator)
+    path = f"/api/v1/settlements/{session['id']}"
+    data_of(await consumer.key.post(f"/api/v1/sessions/{session['id']}/end"))
+    assert data_of(await consumer.key.get(path))["refusedFor"] is None
+    now_ms = world.clock.now_ms()
+    failed = SettlementState.FAILED
+    await world.ledger.mark_waiting(session["id"], failed, reason=reason, retry_at_ms=now_ms, now_ms=now_ms)
+    for party in (consumer, operator):
+        found = data_of(await party.key.get(path))
+        assert (found["state"], found["refusedFor"]) == ("PENDING", shown)

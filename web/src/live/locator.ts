@@ -29,6 +29,8 @@ export class Locator {
   /** Whether another device sends positions of this workspace too. */
   readonly isShared = signal(false);
   private aheadAtMs: number[] = [];
+  /** Another device films: its positions count. */
+  isQuiet = false;
   private readonly queue: { lat: number; lng: number; accuracyMeters: number; sequence: number }[] = [];
   // Seconds, not milliseconds: always at most 2^31 above what another device has sent.
   private sequence = Math.floor(Date.now() / 1000);
@@ -69,6 +71,10 @@ export class Locator {
   };
 
   private async beat(): Promise<void> {
+    if (this.isQuiet) {
+      this.queue.length = 0;
+      return;
+    }
     const fix = this.fix.value;
     // Only a position that was measured since the last heartbeat proves anything.
     if (fix !== null && fix.atMs - this.queuedAtMs >= SILENCE_MS) {

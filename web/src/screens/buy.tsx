@@ -13,7 +13,7 @@ import { PlaceField } from "../place/field";
 import { keepName } from "../place/names";
 import { chosenName, keepPlace, keptPlace, placeAt } from "../place/place";
 import { go, link } from "../router";
-import { config, funds, notify, now, refreshFunds, report } from "../store";
+import { funds, notify, now, refreshFunds, report, unpayable } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
@@ -21,7 +21,6 @@ const DURATIONS = [60, 300, 600, 1800, 3600] as const;
 const LEASE_S = 60;
 const RADII = [100, 250, 500, 1000, 5000] as const;
 
-const smaller = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 
 /** Whether the steps of the start are done, so that only more of the same helps. */
 const isSetUp = (): boolean => BigInt(funds.value?.trackedBalance ?? "0") > 0n && BigInt(funds.value?.trackedAllowance ?? "0") > 0n;
@@ -124,13 +123,8 @@ export default function Buy() {
   const price = quote.value;
   const perMinute = BigInt(price?.ratePerSecondMicroUsdc ?? 0) * 60n;
   const hold = price === null ? 0n : BigInt(price.ratePerSecondMicroUsdc) * BigInt(duration.value);
-  // In escrow the payment is an authorization of its own, which needs no allowance.
-  const wallet = funds.value;
-  const available = wallet === null ? null : config.value?.isEscrow ? BigInt(wallet.trackedBalance) - BigInt(wallet.heldMicroUsdc) : BigInt(wallet.availableMicroUsdc);
-  const isShort = price !== null && available !== null && available < hold;
-  const limits = wallet?.limits ?? null;
-  const limit = limits === null ? null : smaller(BigInt(limits.perSessionMicroUsdc), BigInt(limits.leftTodayMicroUsdc));
-  const isLimited = price !== null && !isShort && limit !== null && limit < hold;
+  const unpaid = price === null ? null : unpayable(hold, hold);
+  const [isShort, isLimited] = [unpaid?.why === "short", unpaid?.why === "limited"];
   return (
     <Page title={t("buyTitle")} lead={t("buyLead")}>
       <div class="columns">
@@ -183,8 +177,8 @@ export default function Buy() {
                 <Banner kind="info" icon="eye">{t("operatorIsYours")} <a id="own-view" href={link("watch", price.ownSessionId)}>{t("returnToView")}</a></Banner>
               )}
               {price.availableOperators === 0 && price.ownSessionId === null && chosen !== null && <Nobody key={newest.current} at={chosen} nearest={nearest} />}
-              {isShort && <Banner kind="warn" icon="warn">{t("notEnough", { amount: usdc(available ?? 0n) })}</Banner>}
-              {isLimited && <Banner kind="warn" icon="warn">{t("overLimits", { amount: usdc(limit) })}</Banner>}
+              {isShort && <Banner kind="warn" icon="warn">{t("notEnough", { amount: usdc(unpaid?.most ?? 0n) })}</Banner>}
+              {isLimited && <Banner kind="warn" icon="warn">{t("overLimits", { amount: usdc(unpaid?.most ?? 0n) })}</Banner>}
             </>
           )}
           {isShort && <Button id="to-funds" kind="main" run={() => (keepPlace(where.value), go(isSetUp() ? "wallet" : "start"))}>{t("addFunds")}</Button>}

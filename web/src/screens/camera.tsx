@@ -53,6 +53,7 @@ export default function Camera() {
   const key = useRef(takeKey()).current;
   const identity = useSignal<Model["KeyIdentity"] | null>(null);
   const isRefused = useSignal(false);
+  const isForgotten = useSignal(false);
   const client = useRef(makeClient(key ?? "")).current;
   const reading = useReading(async () => {
     if (key === null) return;
@@ -66,14 +67,21 @@ export default function Camera() {
     }
   }, []);
   useEffect(() => () => void (isSuspended.value = false), []); // of this key: the sign-in may be of another workspace
+  if (isForgotten.value) return <Empty isPage icon="check" title={t("phoneForgotten")} text={t("cameraNoKeyText")} />;
   if (key === null) return <Empty isPage icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")}>{remembered("signedIn") !== null && <a class="button main" href={link("operate")}>{t("navOperate")}</a>}</Empty>;
   if (!isSecureContext) return <Empty isPage icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
   if (isRefused.value) return <Empty isPage icon="warn" title={t("cameraKeyGone")} text={t("cameraKeyRefused")} />;
   if (identity.value === null && isSuspended.value) return <Suspended again={async () => ((isSuspended.value = false), await reading.again())} />;
-  return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} />;
+  return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} onForgotten={() => (isForgotten.value = true)} />;
 }
 
-function Filming({ client, apiKey, identity }: { client: Client; apiKey: string; identity: Model["KeyIdentity"] }) {
+interface FilmingProps {
+  client: Client;
+  apiKey: string;
+  identity: Model["KeyIdentity"];
+  onForgotten: () => void;
+}
+function Filming({ client, apiKey, identity, onForgotten }: FilmingProps) {
   const id = identity.workspaceId;
   const preview = useRef<HTMLVideoElement>(null);
   const media = useSignal<MediaStream | null>(null);
@@ -90,6 +98,13 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   useTitle(identity.workspace.name);
   const isHidden = useSignal(document.hidden);
   const requestsTold = useSignal(0);
+  /** The session that this browser films. Another device with the same key may film, and only one of them does. */
+  const filmed = useSignal(remembered("films"));
+  const film = (sessionId: string | null): void => {
+    if (sessionId === null) forget("films");
+    else keep("films", sessionId);
+    filmed.value = sessionId;
+  };
 
   useEffect(() => {
     void openCamera();
@@ -152,7 +167,11 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   }
 
   // Publish while the session is LIVE, also after a reload of the page.
-  const liveUrl = useComputed(() => (job.value?.state === "LIVE" ? job.value.whipUrl : null));
+  const isElsewhere = useComputed(() => job.value?.state === "LIVE" && filmed.value !== job.value.id).value;
+  const liveUrl = useComputed(() => (job.value?.state === "LIVE" && filmed.value === job.value.id ? job.value.whipUrl : null));
+  useEffect(() => {
+    if (locator.value !== null) locator.value.isQuiet = isElsewhere;
+  }, [isElsewhere, locator.value]);
   useEffect(() => {
     if (liveUrl.value === null || media.value === null || publisher.value !== null) return;
     sending.value = "connecting";
@@ -162,7 +181,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   }, [liveUrl.value, media.value]);
   useEffect(() => {
     if (liveUrl.value !== null) return;
-    publisher.value?.stop(true);
+    publisher.value?.stop(job.value?.state !== "LIVE");
     publisher.value = null;
   }, [liveUrl.value]);
   useEffect(() => followSession(client, liveUrl.value === null ? null : (job.value?.id ?? null), apiKey, job, meter), [liveUrl.value]);
@@ -199,7 +218,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const forgetPhone = async (): Promise<void> => {
     if (state === "ONLINE") await goOffline();
     forget("cameraKey");
-    location.reload();
+    onForgotten();
   };
   return (
     <>
@@ -209,7 +228,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <p class="dim">{t("cameraLead")}</p>
           {workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
         </div>
-        {job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : !isSuspended.value && state === "ONLINE" && !isLocated ? <span class="badge paused">{t("badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? (job.value.meterState === "PAUSED" ? "PAUSED" : "LIVE") : state} />}
+        {isElsewhere ? <Badge state="BUSY" /> : job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : !isSuspended.value && state === "ONLINE" && !isLocated ? <span class="badge paused">{t("badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? (job.value.meterState === "PAUSED" ? "PAUSED" : "LIVE") : state} />}
       </header>
       {isSuspended.value && <Banner kind="bad" icon="warn"><strong>{t("suspended")}.</strong> {t("suspendedText")}</Banner>}
       {problem !== null && !isLocated && (
@@ -245,7 +264,14 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         {job.value?.state === "LIVE" && <Newest messages={job.value.messages} />}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
-      {locator.value?.isShared.value === true && <div id="other-device"><Banner kind="bad" icon="warn">{t("otherDevice")}</Banner></div>}
+      {locator.value?.isShared.value === true && (
+        <div id="other-device">
+          <Banner kind="bad" icon="warn">
+            {t("otherDevice")}
+            {liveUrl.value !== null && <div class="row"><Button id="leave-job" run={() => film(null)}>{t("leaveToOther")}</Button></div>}
+          </Banner>
+        </div>
+      )}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
       {state === "ONLINE" && isAway && (
         <Banner kind="warn" icon="pin">
@@ -253,7 +279,13 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <div class="row"><Button id="work-here" run={workHere}>{t("workHere")}</Button></div>
         </Banner>
       )}
-      {!isSuspended.value && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} canFilm={media.value !== null && isLocated} />}
+      {isElsewhere && (
+        <Card title={t("filmedElsewhere")}>
+          <p class="dim">{t("filmedElsewhereText")}</p>
+          <Button id="film-instead" disabled={media.value === null || !isLocated} run={() => film(job.value?.id ?? null)}>{t("filmInstead")}</Button>
+        </Card>
+      )}
+      {!isSuspended.value && !isElsewhere && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} canFilm={media.value !== null && isLocated} onStart={film} />}
       {state === "ONLINE" && !isSuspended.value && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
@@ -263,7 +295,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           {remembered("signedIn") !== null && <a href={link("operate")}>{t("earningsAndHistory")}</a>}
           <Preferences />
           <JobAlerts client={client} workspaceId={id} />
-          {state !== "BUSY" && <Button id="forget-phone" run={forgetPhone}>{t("forgetPhone")}</Button>}
+          {state !== "BUSY" && <Confirm id="forget-phone" question={t("forgetPhoneAsk")} action={t("forgetPhone")} run={forgetPhone}>{t("forgetPhone")}</Confirm>}
         </Menu>
       </div>
       <Card title={t("position")}>
@@ -304,8 +336,10 @@ interface JobProps {
   isOffline: boolean;
   /** The camera is open and the position is known: without them a view would be LIVE without a picture, or paused. */
   canFilm: boolean;
+  /** This browser films the session from now on. */
+  onStart: (sessionId: string) => void;
 }
-function Job({ client, ownId, job, meter, fix, isOffline, canFilm }: JobProps) {
+function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: JobProps) {
   const shown = job.value;
   if (shown === null) return <Card><p class="dim" role="status">{t(isOffline ? "cameraIsOffline" : "cameraWaiting")}</p></Card>;
   const params = { path: { id: shown.id }, header: once() };
@@ -329,7 +363,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm }: JobProps) {
         ]} />
         {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}</Banner>}
-        <Button id="start" kind="main" disabled={!canFilm} run={async () => (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session)}>{t("startFilming")}</Button>
+        <Button id="start" kind="main" disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
         <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null), notify("declined"))}>{t("decline")}</Button>
         <p class="hint">{t("declineHint")}</p>
       </Card>
@@ -340,13 +374,18 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm }: JobProps) {
         <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
         {shown.meterState === "PAUSED" && (
           <Banner kind="warn" icon="pause">
-            <strong>{t("pausedTitle")}</strong> {wordOf(OWN_REASONS, shown.pauseReason)} {t("notPaid")}
+            <strong>{t("pausedTitle")}</strong> {shown.pauseReason === "GEOFENCE_EXIT" && away !== null && !isOutside ? t("backInside") : wordOf(OWN_REASONS, shown.pauseReason)} {t("notPaid")}
             {ends !== null && <p>{t("endsItself")} <Countdown until={ends} /></p>}
           </Banner>
         )}
         {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         <Messages messages={shown.messages} />
-        <Facts rows={[[t("proved"), clock(shown.cleanSeconds)], [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))]]} />
+        <Facts rows={[
+          [t("proved"), clock(shown.cleanSeconds)],
+          [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))],
+          [t("longest"), clock(shown.maxDurationSeconds)],
+          ...(away === null ? [] : [[t("away"), metres(away)] as const]),
+        ]} />
         <Confirm id="stop" question={t("stopAsk", { amount: usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps)) })} action={t("stopFilming")} run={stop}>{t("stopFilming")}</Confirm>
       </Card>
     );

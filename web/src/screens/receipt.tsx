@@ -26,15 +26,24 @@ const SKIPPED_WORDS: Record<SkipReason, Word> = {
   notSettled: "skippedNotSettled", deploymentMissing: "skippedDeployment", transactionMissing: "skippedTransaction",
 };
 
+/** Why the chain refused the payment, and what the payer can do. */
+const REFUSED: Record<NonNullable<Model["Settlement"]["refusedFor"]>, Word> = {
+  ALLOWANCE: "refusedAllowance", BALANCE: "refusedBalance", SESSION_LIMIT: "refusedLimit", DAY_LIMIT: "refusedLimit", OTHER: "refusedOther",
+};
+
 export default function Receipt() {
   const id = place.value.id;
   const receipt = useSignal<Data | null>(null);
   const endedBy = useSignal<Model["EndedBy"] | null | undefined>(undefined);
   const refunds = useSignal<readonly Model["WalletEvent"][]>([]);
+  const refusedFor = useSignal<Model["Settlement"]["refusedFor"]>(null);
   const isMissing = useSignal(false);
   const reading = useReading(async () => {
     try {
       receipt.value = await need(api.GET("/api/v1/sessions/{id}/receipt", { params: { path: { id } } }));
+      // Not in the receipt, which proves what it says: why a payment is refused.
+      const isPending = receipt.value.settlement.state === "PENDING";
+      refusedFor.value = isPending ? (await need(api.GET("/api/v1/settlements/{sessionId}", { params: { path: { sessionId: id } } }))).refusedFor : null;
       // Not in the receipt, which both sides have: who ended it is told to its own side only.
       if (endedBy.value === undefined) endedBy.value = (await need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } } }))).endedBy;
       if (receipt.value.session.consumerWorkspaceId === workspace.value?.id && receipt.value.settlement.state !== "PENDING") refunds.value = await readRefunds(id).catch(() => refunds.value); // the receipt stands without them
@@ -88,7 +97,15 @@ export default function Receipt() {
               ...returnedRows(refunds.value),
             ]}
           />
-          {settlement.state === "PENDING" && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
+          {settlement.state === "PENDING" && refusedFor.value === null && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
+          {refusedFor.value !== null && (
+            <div id="refused-payment">
+              <Banner kind="bad" icon="warn">
+                {t(isEarned ? "notCollected" : REFUSED[refusedFor.value])}
+                {!isEarned && <p><a href={link("wallet")}>{t("navWallet")}</a></p>}
+              </Banner>
+            </div>
+          )}
         </Card>
         <div class="stack">
           <Verify receipt={receipt} />

@@ -46,7 +46,7 @@ export function Shares({ id, endedAt, name }: { id: string; endedAt: string | nu
   return (
     <Card title={t("shareTitle")}>
       {mayMake && <p class="dim">{t("shareText")}</p>}
-      {url.value !== null && (
+      {mayMake && url.value !== null && (
         <>
           <Loopback url={url.value} />
           <Secret id="share-url" title={t("shareOnce")} label={t("shareTitle")} value={url.value} />

@@ -15,7 +15,7 @@ import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
 import { nameOfPlace, placeOf } from "../place/names";
 import { link, place } from "../router";
-import { config, notify, now, report, tell, told, workspace, type Session } from "../store";
+import { config, notify, now, refreshFunds, report, tell, told, unpayable, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 
@@ -268,6 +268,11 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
   const estimate = Math.min(Math.max(running, proved), session.maxDurationSeconds);
   const charged = BigInt(meter?.accruedMicroUsdc ?? session.accruedMicroUsdc);
   const own = (micro: string | bigint): bigint => (isConsumer ? BigInt(micro) : withoutFee(micro, session.platformFeeBps));
+  useEffect(() => {
+    if (isLive && isConsumer) void refreshFunds().catch(() => undefined);
+  }, [isLive, isConsumer, session.holdMicroUsdc]);
+  const more = rate * BigInt(MORE_S);
+  const unpaid = unpayable(more, hold + more);
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
   return (
     <Card title={t(isConsumer ? "cost" : "earned")}>
@@ -291,8 +296,9 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
           ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
         ]}
       />
+      {isLive && isConsumer && unpaid !== null && <p class="hint" id="extend-unpaid">{t(unpaid.why === "short" ? "notEnough" : "overLimits", { amount: usdc(unpaid.most) })} <a href={link("wallet")}>{t("navWallet")}</a></p>}
       {isLive && isConsumer && session.maxDurationSeconds + MORE_S <= DURATION_MAX_S && (
-        <Button id="extend" run={async () => tell(await extendSession(session.id, MORE_S))}>{t("tenMinutesMore", { amount: usdc(rate * BigInt(MORE_S)) })}</Button>
+        <Button id="extend" disabled={unpaid !== null} run={async () => tell(await extendSession(session.id, MORE_S))}>{t("tenMinutesMore", { amount: usdc(more) })}</Button>
       )}
       <p class="hint">{t("provedHint")}</p>
     </Card>

@@ -100,8 +100,15 @@ class ApiError(SightlineError):
 
     def _step(self) -> str:
         if self.required_scope is not None:
-            return f"Use an API key with the scope {self.required_scope}."
+            return f"Use an API key with the scope {self.required_scope}.{_KEYS_WITH.get(self.required_scope, '')}"
         return NEXT_STEPS.get(self.detail or "", self.next_step)
+
+
+_KEYS_WITH: Final = {
+    "pricing:read": " Keys of consumers have it; those of operators film.",
+    "sessions:create": " Keys of consumers have it; those of operators film.",
+    "sessions:operate": " Keys of operators have it; those of consumers watch.",
+}
 
 
 def _sentence(text: str) -> str:

@@ -282,7 +282,10 @@ class Tools:
     async def list_sessions(
         self, ctx: Ctx, only_open: Annotated[bool, Field(description="Leave out those that are over")] = True
     ) -> SessionsAnswer:
-        """List up to 20 sessions (views) of the workspace, newest first, also those that other programs requested."""
+        """List sessions (views) of the workspace, also those that other programs requested: at most 20, newest first.
+
+        Without only_open=false, those that are over are left out.
+        """
         state = ["REQUESTED", "ASSIGNED", "LIVE"] if only_open else []
         async with self._connect(ctx) as sl:
             page = await sl.sessions.page(view="consumer", state=state, limit=20)

@@ -42,6 +42,7 @@ _WORDS: Final = (
     (r"\bLeave its view, or call sessions\.end\('[^']*'\); (`sightline end [^`]*`) on the command line\b", r"Run \1"),
     (r"\(operator_wait_s; (`sightline watch --wait`)\)", r"(\1)"),
     (r"\(rpc=\)", "(--rpc-url)"),
+    (r"\bwhere the quote has available_operators \(`sightline quote`\)", "where `sightline quote` counts an operator"),
     (r"\bpass the wallet of the key's workspace as payer=.* set (SIGHTLINE_WALLET_KEY) to its private key\b",
      r"set \1 to the private key of the workspace's wallet"),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Commands for single sessions: sessions, request, tell, extend, end."""
 
+import signal
 from collections.abc import Iterator
 from enum import StrEnum, unique
 from itertools import islice
@@ -124,6 +125,9 @@ def request(
             if isinstance(error, UnavailableError) and error.detail == NO_OPERATOR:
                 raise NoOperatorError(lat, lng, 0, quote.own_session_id) from error
             raise
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is bought: its id must be printed
+        if not as_json:
+            typer.echo(f"It runs until `sightline end {session.id}`; `sightline frames` saves its frames.", err=True)
     print_value(session, as_json, session.id)
 
 

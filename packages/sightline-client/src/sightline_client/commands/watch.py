@@ -466,8 +466,11 @@ def listen(
 
 def _print_event(event: "Event", as_json: bool) -> None:
     data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
-    state = data.get("state", data.get("meterState", data.get("availabilityState", "")))
-    print_value({"event": event.name, "data": data}, as_json, f"{event.name:12} {state}")
+    state = data.get("state", data.get("meterState", ""))
+    if "SUPPLIER" in data.get("roles", ()):
+        state = data.get("availabilityState", "")
+    named = data.get("sessionId", data.get("id", ""))
+    print_value({"event": event.name, "data": data}, as_json, f"{event.name:16} {named:36}  {state}")
 
 
 def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) -> "Callable[[Event, bool], None]":

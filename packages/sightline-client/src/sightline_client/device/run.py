@@ -198,9 +198,12 @@ async def _go_online(client: AsyncSightline) -> None:
 
 
 async def _go_offline(client: AsyncSightline) -> None:
-    """Set the workspace OFFLINE after the device's work, within STOP_S. One that has a session stays as it is."""
+    """End what the workspace films, and set it OFFLINE, within STOP_S: nobody films for it any more."""
     with anyio.move_on_after(STOP_S):
         try:
+            await client.sessions.cancel_all_assignments()
+            for session in (await client.sessions.page(view="operator", state=["LIVE"])).items:
+                await client.sessions.end(session.id)
             await client.workspaces.update(str((await client.me()).workspace_id), availability_state="OFFLINE")
         except SightlineError as error:
             log_line("call_failed", level="warning", error=str(error), advice="The workspace was not set OFFLINE.")

@@ -164,6 +164,16 @@ class EventKind(OpenEnum):
     SETTLED = "SETTLED"
 
 
+class RefusedFor(OpenEnum):
+    """Why the contract or the token refused a payment."""
+
+    ALLOWANCE = "ALLOWANCE"
+    BALANCE = "BALANCE"
+    SESSION_LIMIT = "SESSION_LIMIT"
+    DAY_LIMIT = "DAY_LIMIT"
+    OTHER = "OTHER"
+
+
 class FrameSigning(OpenEnum):
     """When frames and clips have content credentials."""
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sightline_client.models.base import FrameSigning, Model, Money, SettlementState, Time, WalletEventKind
+from sightline_client.models.base import FrameSigning, Model, Money, RefusedFor, SettlementState, Time, WalletEventKind
 from sightline_client.money import MicroUsdc
 from sightline_client.verification import TrustedDeployment
 
@@ -56,6 +56,8 @@ class Settlement(Model):
     tx_hash: str | None = None
     confirmed_at: Time | None = None
     mismatched: bool = False
+    refused_for: RefusedFor | None = None
+    """Why the newest try was refused. It is repeated."""
     """Whether the contract settled the session with parties or numbers that differ from its record."""
 
 
