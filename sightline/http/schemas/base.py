@@ -243,6 +243,8 @@ class Input(RequestModel):
     """Whether a null is refused for a field that may be absent."""
     REFUSES_MISSPELT: ClassVar[bool] = False
     """Whether an unknown field is refused when its name resembles that of a known one. Set on creating calls."""
+    NAMES_ELSEWHERE: ClassVar[Mapping[str, str]] = {}
+    """What other services call a field, and its name here. Refused like a misspelt name."""
 
     @classmethod
     def parse(cls, raw: object) -> Self:
@@ -269,7 +271,7 @@ class Input(RequestModel):
     def _refuse_misspelt(cls, raw: dict[str, object]) -> None:
         known = {field.alias or name for name, field in cls.model_fields.items()}
         for name in raw:
-            meant = resembling(name, known) if name not in known else None
+            meant = cls.NAMES_ELSEWHERE.get(name) or resembling(name, known) if name not in known else None
             if meant is not None:
                 message = f"{name}: unknown field; did you mean {meant}?"
                 raise RefusedError(Refusal(Code.INVALID_INPUT, cls.label_of(meant), message))

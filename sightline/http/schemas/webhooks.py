@@ -67,6 +67,7 @@ class CreateWebhookBody(Input):
 
     AREA = "webhook"
     REFUSES_MISSPELT = True
+    NAMES_ELSEWHERE: ClassVar[Mapping[str, str]] = dict.fromkeys(("events", "types", "enabledEvents"), "eventTypes")
 
     url: EndpointUrl = Field(description="https; must not resolve to a private address")
     description: Description = ""

@@ -79,6 +79,7 @@ async def test_a_key_with_the_scope_manages_the_webhooks_of_its_workspace(world:
         ({"url": "file:///etc/passwd"}, "webhook:url"),
         ({"description": "x" * 201}, "webhook:description"),
         ({"eventTypes": ["session.sneezed"]}, "webhook:eventTypes"),
+        ({"events": ["session.live"]}, "webhook:eventTypes"),
         ({"eventTypes": ["webhook.ping"]}, "webhook:eventTypes"),
         ({"eventTypes": ["session.live", "session.live"]}, "webhook:eventTypes"),
         ({"eventType": ["session.live"]}, "webhook:eventTypes"),
