@@ -283,7 +283,7 @@ def test_a_session_that_nobody_signed_for_names_the_wallet_of_program_and_comman
     ],
 )
 def test_a_command_names_its_options_where_the_client_names_arguments(error: SightlineError, words: str) -> None:
-    said = in_words_of_commands(error)
+    said = in_words_of_commands(str(error))
     assert words in said
     assert not re.search(r"\w=|sessions\.", said), said
 

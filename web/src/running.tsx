@@ -22,7 +22,9 @@ export const openViews = (): readonly Session[] => [...told.value.values()].filt
 /** Views that were live while this page was open, and those of them whose end was read. */
 const ran = new Set<string>();
 const closed = signal<ReadonlySet<string>>(new Set());
-const forgetEnd = (id: string): void => void (closed.value = new Set(closed.value).add(id));
+const forgetEnds = (ids: readonly string[]): void => void (closed.value = new Set([...closed.value, ...ids]));
+/** More views that ended are on the page of sessions. */
+const ENDS_MAX = 2;
 
 async function readOpen(): Promise<void> {
   const query = { view: "consumer" as const, state: [...OPEN], limit: 20 };
@@ -53,9 +55,11 @@ export function Running() {
   const seen = ["watch", "receipt"].includes(place.value.screen) ? place.value.id : "";
   const isSeen = told.value.get(seen)?.state === "ENDED";
   useEffect(() => {
-    if (isSeen) forgetEnd(seen);
+    if (isSeen) forgetEnds([seen]);
   }, [seen, isSeen]);
   const over = parties.filter((each) => each.state === "ENDED" && ran.has(each.id) && each.id !== seen && !closed.value.has(each.id));
+  over.sort((one, other) => Date.parse(other.endedAt ?? "") - Date.parse(one.endedAt ?? ""));
+  const older = over.slice(ENDS_MAX).map((each) => each.id);
   return (
     <>
       {shown.map((session) => (
@@ -73,14 +77,14 @@ export function Running() {
         </section>
       ))}
       <div class="stack ends" role="status">
-        {over.map((session) => (
+        {over.slice(0, ENDS_MAX).map((session) => (
           <section key={session.id} class="running over" aria-label={t("ended")}>
             <Badge state={session.state} />
             <span class="number">{placeOf(session)}</span>
             <span>{endingOf(session, workspace.value?.id)}</span>
             <strong class="number">{usdc(isOwn(session) ? session.chargedMicroUsdc : withoutFee(session.chargedMicroUsdc, session.platformFeeBps))}</strong>
             <a class="button" href={link("receipt", session.id)}>{t("seeReceipt")}</a>
-            <Button kind="quiet" run={() => forgetEnd(session.id)}><Icon name="cross" /><span class="sr">{t("close")}</span></Button>
+            <Button kind="quiet" run={() => forgetEnds([session.id, ...older])}><Icon name="cross" /><span class="sr">{t("close")}</span></Button>
           </section>
         ))}
       </div>

@@ -91,7 +91,7 @@ export default function Watch() {
   return (
     <Page
       title={shown.instructions?.split(/[.\n]/)[0] || (nameOfPlace(shown) ?? point(shown.requestedLat, shown.requestedLng))}
-      lead={t("watchLead", { place: placeOf(shown), radius: metres(shown.radiusMeters) })}
+      lead={t("watchLead", { place: wish === "" ? point(shown.requestedLat, shown.requestedLng) : placeOf(shown), radius: metres(shown.radiusMeters) })}
       when={[shown.state]}
       aside={<span role="status">{!isOpen.value && shown.state === "LIVE" ? <span class="badge paused">{t("badgeAway")}</span> : <Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}</span>}
     >

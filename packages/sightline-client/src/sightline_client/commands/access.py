@@ -4,7 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -67,17 +67,17 @@ def one_line_errors(*, as_json: bool = False) -> Iterator[None]:
     from sightline_client.errors import SightlineError
 
     try:
-        with _warnings_in_json() if as_json else nullcontext():
+        with _warnings(as_json=as_json):
             yield
     except (SightlineError, ValueError, OSError) as error:
-        text = " ".join((_file_error(error) if isinstance(error, OSError) else in_words_of_commands(error)).split())
+        said = _file_error(error) if isinstance(error, OSError) else in_words_of_commands(str(error))
+        text = " ".join(said.split())
         typer.echo(json.dumps(_body(error, text)) if as_json else text, err=True)
         raise typer.Exit(2 if _is_about_a_value(error) else 1) from None
 
 
-def in_words_of_commands(error: Exception) -> str:
-    """Return the text of an error with options and variables in place of arguments of the Python client."""
-    text = str(error)
+def in_words_of_commands(text: str) -> str:
+    """Return a text of the client with options and variables in place of arguments of Python."""
     for pattern, words in _WORDS:
         text = re.sub(pattern, words, text)
     return text
@@ -94,24 +94,30 @@ def _file_error(error: OSError) -> str:
 
 
 @contextmanager
-def _warnings_in_json() -> Iterator[None]:
-    """Let stderr have JSON lines only: that a server is not reached as one, and not the warnings of other waits."""
+def _warnings(*, as_json: bool) -> Iterator[None]:
+    """Print the client's warnings on stderr in the words of commands.
+
+    As JSON lines, only that a server is not reached, and not the warnings of other waits.
+    """
 
     class Line(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            typer.echo(json.dumps({"warning": record.getMessage()}), err=True)
+            text = in_words_of_commands(record.getMessage())
+            typer.echo(json.dumps({"warning": text}) if as_json else text, err=True)
 
     package, transport = logging.getLogger("sightline_client"), logging.getLogger("sightline_client.transport")
-    levels, handlers, propagates = (package.level, transport.level), transport.handlers[:], transport.propagate
-    package.setLevel(logging.ERROR)
+    levels = package.level, transport.level
+    package.setLevel(logging.ERROR if as_json else logging.WARNING)
     transport.setLevel(logging.WARNING)
-    transport.handlers[:], transport.propagate = [Line()], False
+    told = transport if as_json else package
+    before, propagated = told.handlers[:], told.propagate
+    told.handlers[:], told.propagate = [Line()], False
     try:
         yield
     finally:
         package.setLevel(levels[0])
         transport.setLevel(levels[1])
-        transport.handlers[:], transport.propagate = handlers, propagates
+        told.handlers[:], told.propagate = before, propagated
 
 
 def _body(error: Exception, text: str) -> dict[str, object]:
