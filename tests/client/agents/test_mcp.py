@@ -239,6 +239,7 @@ async def test_an_agent_extends_a_view_within_its_limit_once_after_its_user_was_
             for _ in range(2):
                 longer = json_of(await call(client, "extend_view", **more, max_charge_usdc="5"))
                 assert longer["maxSeconds"] == SECONDS + 60
+            assert longer["nextStep"].startswith(f"Nothing was added: the view has {SECONDS + 60} s")
         finally:
             await call(client, "end_session", session_id=session["sessionId"])
     assert user.questions[1:] == [

@@ -24,6 +24,7 @@ VIEW_NEXT: Final = (
     "Call request_view with this quoteId, the same lat, lng and seconds, and a max_charge_usdc of at least priceUsdc "
     "that the user agrees to."
 )
+NOTHING_ADDED: Final = "Nothing was added: the view has {seconds} s from its start already. Ask for more in all."
 VERIFY_AGAIN: Final = "The payment is not confirmed yet, which takes seconds. Call verify_receipt again."
 
 Usdc: TypeAlias = Annotated[str, Field(description="USDC as decimal text", examples=["0.07128"])]

@@ -49,6 +49,7 @@ try:
     from mcp.types import INVALID_PARAMS, ResourceLink, ToolAnnotations
 
     from sightline_client.mcp_answers import (
+        NOTHING_ADDED,
         VERIFY_AGAIN,
         PlaceAnswer,
         ReceiptAnswer,
@@ -302,7 +303,8 @@ class Tools:
             session = await sl.sessions.get(session_id)
             more = seconds - session.max_duration_seconds
             if more <= 0:
-                return SessionAnswer.of(session)
+                has = NOTHING_ADDED.format(seconds=session.max_duration_seconds)
+                return SessionAnswer.of(session).model_copy(update={"next_step": has})
             try:
                 session = await sl.sessions.extend(
                     session_id, more, max_hold_micro_usdc=limit, idempotency_key=f"mcp-{session_id}-{seconds}"
