@@ -144,8 +144,13 @@ async def purchase(client: Client) -> None:
     shown = json_of(await call(client, "get_session", session_id=session["sessionId"]))
     assert Decimal(shown["costSoFarUsdc"]) >= Decimal(cost["costSoFarUsdc"])
     assert shown["chargedUsdc"] == "0"
+    assert tools["tell_operator"].annotations.idempotent_hint is False
+    told = json_of(await call(client, "tell_operator", session_id=session["sessionId"], text="turn left"))
+    assert told["sessionId"] == session["sessionId"]
     ended = json_of(await call(client, "end_session", session_id=session["sessionId"]))
     assert ended["state"] == "ENDED"
+    refused = await refusal(client, "tell_operator", session_id=session["sessionId"], text="turn left")
+    assert "INVALID_STATE" in refused
     assert json_of(await call(client, "end_session", session_id=session["sessionId"])) == ended
     unpaid = {"verified": False, "notChecked": {"settled": "notSettled"}, "payment": "PENDING"}
 
