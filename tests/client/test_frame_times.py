@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from sightline_client import NO_RETRY, Sightline
-from sightline_client._sync import view as sync_view
+from sightline_client._sync import frames as sync_frames
 from sightline_client.models import Session
 
 FRAME = {
@@ -34,8 +34,8 @@ class Clock:
 
 def test_each_two_frames_are_a_period_apart_also_the_first_two(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, takes_s, sequence = Clock(), iter([0.9, 0.05, 0.05, 3.0, 0.05]), itertools.count(1)
-    monkeypatch.setattr(sync_view, "monotonic_s", clock.monotonic_s)
-    monkeypatch.setattr(sync_view, "sync_sleep", clock.sleep)
+    monkeypatch.setattr(sync_frames, "monotonic_s", clock.monotonic_s)
+    monkeypatch.setattr(sync_frames, "sync_sleep", clock.sleep)
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         assert request.url.path == "/api/v1/sessions/s/frame"

@@ -44,6 +44,7 @@ def test_the_player_says_soon_that_the_camera_is_gone_and_plays_soon_after_its_r
         review.look(consumer, "watch-lost", (DESK,), is_loading=True)
         with a_tab(browser, server.url, PHONE, place=PARIS) as phone:
             phone.page.goto(link)
+            phone.click("#film-instead")  # for the server it is another phone
             phone.page.wait_for_selector("#sending[data-sending=sending]", timeout=PATIENCE_MS)
             consumer.picture("playing", within_ms=SOON_MS)
             stop_filming(phone)

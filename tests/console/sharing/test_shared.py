@@ -52,7 +52,7 @@ def test_a_view_is_shared_by_a_link_that_can_be_revoked(browser: Browser, server
         come_online(phone, camera_link(operator))
         consumer.go("buy")
         consumer.page.fill("#place", "Tallinn")
-        consumer.page.get_by_role("option").first.click()
+        consumer.page.locator(".options [role=option]").first.click()
         consumer.page.fill("#instructions", "Between us. Look at the ferry")
         consumer.click("#request:not([disabled])")
         consumer.page.wait_for_url("**/#/watch/*", timeout=PATIENCE_MS)

@@ -388,8 +388,6 @@ export const arabic: Catalogue = {
   filmedElsewhereText: "هو لمساحة العمل نفسها. يصوّر جهاز واحد فقط في كل مرة.",
   filmInstead: "صوّر بهذا الجهاز بدلًا منه",
   backInside: "عدت إلى المنطقة. يستمر الأمر بعد بضعة مواقع.",
-  forgetPhoneAsk: "ينسى هذا الهاتف مفتاحه. للتصوير مجددًا امسح رمزًا جديدًا.",
-  phoneForgotten: "لم يعد هذا الهاتف كاميرا",
   cameraNoKey: "هذا الرابط غير كامل",
   cameraNoKeyText: "افتح «صوّر» على حاسوبك، وامسح رمزه بهذا الهاتف.",
   cameraKeyGone: "لم يعد هذا الرابط يعمل",

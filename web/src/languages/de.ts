@@ -388,8 +388,6 @@ export const german: Catalogue = {
   filmedElsewhereText: "Es gehört zum selben Arbeitsbereich. Nur ein Gerät filmt eine Ansicht.",
   filmInstead: "Stattdessen mit diesem Gerät filmen",
   backInside: "Sie sind wieder im Gebiet. Nach einigen Positionen geht es weiter.",
-  forgetPhoneAsk: "Dieses Telefon vergisst seinen Schlüssel. Um wieder zu filmen, scannen Sie einen neuen Code.",
-  phoneForgotten: "Dieses Telefon ist keine Kamera mehr",
   cameraNoKey: "Dieser Link ist nicht vollständig",
   cameraNoKeyText: "Öffnen Sie Filmen am Computer und scannen Sie den Code mit diesem Telefon.",
   cameraKeyGone: "Dieser Link gilt nicht mehr",

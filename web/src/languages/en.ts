@@ -386,8 +386,6 @@ export const english = {
   filmedElsewhereText: "It has the same workspace. Only one device films a view at a time.",
   filmInstead: "Film with this device instead",
   backInside: "You are back in the area. It goes on after some positions.",
-  forgetPhoneAsk: "This phone forgets its key. To film again, scan a new code.",
-  phoneForgotten: "This phone is no camera any more",
   cameraNoKey: "This link is not complete",
   cameraNoKeyText: "Open Film on your computer, and scan its code with this phone.",
   cameraKeyGone: "This link no longer works",

@@ -53,7 +53,6 @@ export default function Camera() {
   const key = useRef(takeKey()).current;
   const identity = useSignal<Model["KeyIdentity"] | null>(null);
   const isRefused = useSignal(false);
-  const isForgotten = useSignal(false);
   const client = useRef(makeClient(key ?? "")).current;
   const reading = useReading(async () => {
     if (key === null) return;
@@ -67,21 +66,14 @@ export default function Camera() {
     }
   }, []);
   useEffect(() => () => void (isSuspended.value = false), []); // of this key: the sign-in may be of another workspace
-  if (isForgotten.value) return <Empty isPage icon="check" title={t("phoneForgotten")} text={t("cameraNoKeyText")} />;
   if (key === null) return <Empty isPage icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")}>{remembered("signedIn") !== null && <a class="button main" href={link("operate")}>{t("navOperate")}</a>}</Empty>;
   if (!isSecureContext) return <Empty isPage icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
   if (isRefused.value) return <Empty isPage icon="warn" title={t("cameraKeyGone")} text={t("cameraKeyRefused")} />;
   if (identity.value === null && isSuspended.value) return <Suspended again={async () => ((isSuspended.value = false), await reading.again())} />;
-  return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} onForgotten={() => (isForgotten.value = true)} />;
+  return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} />;
 }
 
-interface FilmingProps {
-  client: Client;
-  apiKey: string;
-  identity: Model["KeyIdentity"];
-  onForgotten: () => void;
-}
-function Filming({ client, apiKey, identity, onForgotten }: FilmingProps) {
+function Filming({ client, apiKey, identity }: { client: Client; apiKey: string; identity: Model["KeyIdentity"] }) {
   const id = identity.workspaceId;
   const preview = useRef<HTMLVideoElement>(null);
   const media = useSignal<MediaStream | null>(null);
@@ -216,9 +208,9 @@ function Filming({ client, apiKey, identity, onForgotten }: FilmingProps) {
   };
   const goOffline = (): Promise<void> => patch({ availabilityState: "OFFLINE" });
   const forgetPhone = async (): Promise<void> => {
-    if (state === "ONLINE") await goOffline();
+    if (state === "ONLINE") await goOffline().catch(report); // the key goes in any case
     forget("cameraKey");
-    onForgotten();
+    location.reload();
   };
   return (
     <>
@@ -295,7 +287,7 @@ function Filming({ client, apiKey, identity, onForgotten }: FilmingProps) {
           {remembered("signedIn") !== null && <a href={link("operate")}>{t("earningsAndHistory")}</a>}
           <Preferences />
           <JobAlerts client={client} workspaceId={id} />
-          {state !== "BUSY" && <Confirm id="forget-phone" question={t("forgetPhoneAsk")} action={t("forgetPhone")} run={forgetPhone}>{t("forgetPhone")}</Confirm>}
+          {state !== "BUSY" && <Button id="forget-phone" run={forgetPhone}>{t("forgetPhone")}</Button>}
         </Menu>
       </div>
       <Card title={t("position")}>

@@ -26,10 +26,7 @@ const SKIPPED_WORDS: Record<SkipReason, Word> = {
   notSettled: "skippedNotSettled", deploymentMissing: "skippedDeployment", transactionMissing: "skippedTransaction",
 };
 
-/** Why the chain refused the payment, and what the payer can do. */
-const REFUSED: Record<NonNullable<Model["Settlement"]["refusedFor"]>, Word> = {
-  ALLOWANCE: "refusedAllowance", BALANCE: "refusedBalance", SESSION_LIMIT: "refusedLimit", DAY_LIMIT: "refusedLimit", OTHER: "refusedOther",
-};
+const REFUSED: Record<string, Word> = { ALLOWANCE: "refusedAllowance", BALANCE: "refusedBalance", SESSION_LIMIT: "refusedLimit", DAY_LIMIT: "refusedLimit" };
 
 export default function Receipt() {
   const id = place.value.id;
@@ -98,14 +95,7 @@ export default function Receipt() {
             ]}
           />
           {settlement.state === "PENDING" && refusedFor.value === null && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
-          {refusedFor.value !== null && (
-            <div id="refused-payment">
-              <Banner kind="bad" icon="warn">
-                {t(isEarned ? "notCollected" : REFUSED[refusedFor.value])}
-                {!isEarned && <p><a href={link("wallet")}>{t("navWallet")}</a></p>}
-              </Banner>
-            </div>
-          )}
+          {refusedFor.value !== null && <div id="refused-payment"><Banner kind="bad" icon="warn">{t(isEarned ? "notCollected" : (REFUSED[refusedFor.value] ?? "refusedOther"))}</Banner></div>}
         </Card>
         <div class="stack">
           <Verify receipt={receipt} />
