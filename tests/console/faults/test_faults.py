@@ -1,5 +1,7 @@
 """What the screens show when a camera or the server goes away, and that they recover by themselves."""
 
+import re
+
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
@@ -120,6 +122,9 @@ def test_every_screen_recovers_when_the_server_is_killed_and_started_again(brows
         consumer.shows(".page-head .badge", "Not connected")
         expect(consumer.page.locator(".facts .dim"), "no estimate runs on").to_have_count(0)
         phone.shows(".badge", "Not connected, not paid", within_ms=PATIENCE_MS)
+        # One position in 2 s: longer than the 10 s of silence after which the meter pauses, also where a start is fast.
+        waiting = phone.page.locator(".banner", has_text=re.compile(r"\b([7-9]|\d\d) positions wait"))
+        expect(waiting).to_be_visible(timeout=PATIENCE_MS)
         server.start()
         consumer.picture("playing", within_ms=PATIENCE_MS)
         expect(operator.page.locator("main")).not_to_contain_text("Reconnecting", timeout=PATIENCE_MS)
