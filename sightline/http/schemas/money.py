@@ -58,7 +58,7 @@ _REFUSED_FOR: Final[tuple[tuple[str, RefusedFor], ...]] = (
     ("allowance", "ALLOWANCE"),
     ("balance", "BALANCE"),
 )
-"""Parts of the reasons of contracts and tokens."""
+"""Text that the revert reason of the contract or the token contains, and the bound of the payer that it names."""
 
 
 def _refused_for(record: SettlementRecord) -> RefusedFor | None:

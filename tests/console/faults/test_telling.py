@@ -1,4 +1,4 @@
-"""What the consumer tells the operator during a view, and how well a phone says that it sends."""
+"""Messages from the consumer to the operator during a view, and the quality of the video that a phone sends."""
 
 import re
 

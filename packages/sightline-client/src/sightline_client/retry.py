@@ -17,7 +17,7 @@ NO_OPERATOR: Final = "dispatch:noOperator"
 """Not repeated by the transport: it is an answer, and the caller decides how long to wait for an operator."""
 
 TOO_MANY_MESSAGES: Final = "session:messages"
-"""Not repeated either: "turn left" a minute late means something else."""
+"""Not repeated by the transport: a message such as "turn left" has no use a minute later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def _body(error: Exception, text: str) -> dict[str, object]:
 
 
 def own_workspace_id(sl: "Sightline") -> str:
-    """Ask the server which workspace the key belongs to.
+    """Return the id of the workspace that the key belongs to, as the server says.
 
     Raises:
         ValueError: The credential belongs to none.
