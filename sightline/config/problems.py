@@ -6,6 +6,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from sightline_client.wording import in_words
+
 ENVIRONMENT_PREFIX: Final = "SIGHTLINE_"
 NEAR: Final = 0.8
 """Similarity (difflib ratio) from which an unknown name counts as misspelt."""
@@ -43,7 +45,7 @@ def validation_lines(error: ValidationError, origins: dict[str, str]) -> list[st
     """
     lines = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
-        message = problem["msg"].removeprefix("Value error, ")
+        message = in_words(problem["msg"])
         if problem["loc"]:
             name, *inner = (str(part) for part in problem["loc"])
             where = origins.get(name, variable(name)) + "".join(f"[{part}]" for part in inner)

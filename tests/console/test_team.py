@@ -10,10 +10,22 @@ import httpx
 from eth_account import Account
 from playwright.sync_api import Browser, expect
 
-from tests.console.people import ConsoleServer, Tab, a_tab, add_funds, sign_up
+from tests.console.people import (
+    PATIENCE_MS,
+    PHONE,
+    ConsoleServer,
+    Tab,
+    a_tab,
+    add_funds,
+    camera_link,
+    come_online,
+    request_view,
+    sign_up,
+)
 from tests.console.review import Review
 
 TOKYO = (35.689500, 139.691710)
+OSAKA = (34.693740, 135.502180)
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -174,6 +186,46 @@ def test_an_invited_wallet_decides_and_chooses_between_its_workspaces(browser: B
         guest.shows(".panel code.payee", payee)
         review.done(guest)
         assert owner.problems == []
+
+
+def test_a_viewer_watches_and_is_offered_nothing_that_is_refused(browser: Browser, server: ConsoleServer):
+    url = server.url
+    with (
+        a_tab(browser, url, place=OSAKA) as owner,
+        a_tab(browser, url, place=OSAKA) as guest,
+        a_tab(browser, url, place=OSAKA) as operator,
+        a_tab(browser, url, PHONE, place=OSAKA) as phone,
+    ):
+        sign_up(owner, "Harbour Watch", "CONSUMER")
+        add_funds(owner)
+        sign_up(guest, "Pier Nine", "CONSUMER")
+        owner.go("team")
+        owner.page.fill("#member", address_of(guest))
+        owner.click("button:has-text('Invite')")
+        owner.shows(".rows .invited", "open until")
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        session_id = request_view(owner, "The castle")
+        phone.click("#start")
+        owner.shows(".badge.live")
+        owner.shows("#tell")
+        owner.shows("#share")
+
+        guest.go("team")
+        guest.page.reload()
+        guest.click("#invitations button:has-text('Accept')")
+        guest.click("#workspaces li:has-text('Harbour Watch') button")
+        guest.shows("summary", "Harbour Watch")
+        guest.go(f"watch/{session_id}")
+        guest.picture("playing", within_ms=PATIENCE_MS)
+        guest.shows("#cost")
+        for offered in ("#tell", "#end", "#extend", "#share"):
+            expect(guest.page.locator(offered)).to_have_count(0)
+        guest.go("buy")
+        guest.page.fill("#place", f"{OSAKA[0]}, {OSAKA[1]}")
+        guest.shows("#reads-only", "reads only")
+        expect(guest.page.locator("#request")).to_be_disabled()
+        assert guest.problems == []
 
 
 def test_the_wallet_sets_limits_on_the_chain(browser: Browser, server: ConsoleServer):

@@ -57,6 +57,8 @@ export const isSuspended = signal(false);
 
 export const canOperate = computed(() => workspace.value?.roles.includes("SUPPLIER") ?? false);
 export const canBuy = computed(() => workspace.value?.roles.includes("CONSUMER") ?? false);
+/** A member with the role VIEWER reads, and every change is refused. */
+export const mayChange = computed(() => me.value?.role !== "VIEWER");
 /** The screen that a workspace begins with. */
 export const home = computed(() => (canBuy.value ? "buy" : "operate"));
 

@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
+from sightline_client.wording import in_words
 
 UUID_PATTERN: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 ADDRESS_PATTERN: Final = r"^0x[0-9a-fA-F]{40}$"
@@ -80,19 +81,19 @@ def _whole(value: Any) -> Any:
 
 def _decimal(value: Any) -> Any:
     if not isinstance(value, str) or not DECIMAL.fullmatch(value):
-        raise PydanticCustomError("decimal", "Input should be a plain decimal number")
+        raise PydanticCustomError("decimal", "must be a plain decimal number")
     return float(value)
 
 
 def _integer_text(value: Any) -> Any:
     if not isinstance(value, str) or not _INTEGER.fullmatch(value):
-        raise PydanticCustomError("integer", "Input should be a plain whole number")
+        raise PydanticCustomError("integer", "must be a plain whole number")
     return int(value)
 
 
 def _flag_text(value: Any) -> Any:
     if value not in _FLAGS:
-        raise PydanticCustomError("flag", "Input should be 1, true, 0 or false")
+        raise PydanticCustomError("flag", "must be 1, true, 0 or false")
     return _FLAGS[value]
 
 
@@ -105,11 +106,11 @@ def _integer_or_text(value: Any) -> Any:
 def _instant_ms(value: Any) -> Any:
     """RFC 3339 text, with its offset, as epoch milliseconds."""
     if not isinstance(value, str) or not _INSTANT.fullmatch(value):
-        raise PydanticCustomError("instant", "Input should be an ISO 8601 timestamp with Z or an offset")
+        raise PydanticCustomError("instant", "must be an ISO 8601 timestamp with Z or an offset")
     try:
         return int(datetime.fromisoformat(value.upper().replace(" ", "T")).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
-        raise PydanticCustomError("instant", "Input should be an ISO 8601 timestamp") from error
+        raise PydanticCustomError("instant", "must be an ISO 8601 timestamp") from error
 
 
 Uuid: TypeAlias = Annotated[
@@ -227,7 +228,7 @@ class RequestModel(Model):
         label = first.get("ctx", {}).get("label") or cls.label_of(names[0] if names else "body")
         named = f"{names[0]}: " if names else ""
         # Cut at a word, and only what no rule of ours says: the longest list of allowed values fits.
-        said = first["msg"].removeprefix("Value error, ")
+        said = in_words(first["msg"])
         if first["type"] == "string_pattern_mismatch" and named:
             said = (
                 "not a nextCursor of this list" if names[0] == "cursor" else _FORMS.get(first["ctx"]["pattern"], said)

@@ -26,7 +26,7 @@ def _day(value: Any) -> Any:
             return (date.fromisoformat(value) - _EPOCH).days
     except ValueError:
         pass
-    raise PydanticCustomError("date", "Input should be a date YYYY-MM-DD")
+    raise PydanticCustomError("date", "must be a date YYYY-MM-DD")
 
 
 _AS_DATE: Final = WithJsonSchema({"type": "string", "format": "date", "examples": ["2026-11-20"]})

@@ -145,6 +145,10 @@ def test_the_camera_has_a_menu_and_the_phone_can_be_given_back(browser: Browser,
         expect(phone.page.locator("#camera-menu a[href*=operate]"), "it needs a sign-in").to_have_count(0)
         review.look(phone, "camera-menu", (PHONE,))
         phone.click("#forget-phone")
+        expect(phone.page.locator("#camera-menu .confirm"), "what follows is said before").to_contain_text(
+            "needs a new link"
+        )
+        phone.click("#forget-phone-sure")
         phone.shows(".empty")
         operator.go("operate")
         operator.shows(".badge.offline")

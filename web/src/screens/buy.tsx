@@ -13,7 +13,7 @@ import { PlaceField } from "../place/field";
 import { keepName } from "../place/names";
 import { chosenName, keepPlace, keptPlace, placeAt } from "../place/place";
 import { go, link } from "../router";
-import { funds, notify, now, refreshFunds, report, unpayable } from "../store";
+import { funds, mayChange, notify, now, refreshFunds, report, unpayable } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
@@ -183,9 +183,10 @@ export default function Buy() {
           )}
           {isShort && <Button id="to-funds" kind="main" run={() => (keepPlace(where.value), go(isSetUp() ? "wallet" : "start"))}>{t("addFunds")}</Button>}
           {isLimited && <Button id="to-limits" kind="main" run={() => (keepPlace(where.value), go("wallet"))}>{t("raiseLimits")}</Button>}
-          <Button id="request" kind={isShort || isLimited ? "plain" : "main"} disabled={price === null || isExpired || isShort || isLimited} run={request}>
+          <Button id="request" kind={isShort || isLimited ? "plain" : "main"} disabled={price === null || isExpired || isShort || isLimited || !mayChange.value} run={request}>
             {price === null ? t("request") : t("requestFor", { amount: usdc(hold) })}
           </Button>
+          {!mayChange.value && <p class="hint" id="reads-only">{t("readsOnly")}</p>}
           <p class="hint">{t("onlyProved")} {t("leaseHint")}</p>
         </Card>
       </div>

@@ -287,7 +287,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           {remembered("signedIn") !== null && <a href={link("operate")}>{t("earningsAndHistory")}</a>}
           <Preferences />
           <JobAlerts client={client} workspaceId={id} />
-          {state !== "BUSY" && <Button id="forget-phone" run={forgetPhone}>{t("forgetPhone")}</Button>}
+          {state !== "BUSY" && <Confirm id="forget-phone" question={t("forgetPhoneAsk")} action={t("forgetPhone")} run={forgetPhone}>{t("forgetPhone")}</Confirm>}
         </Menu>
       </div>
       <Card title={t("position")}>

@@ -15,7 +15,7 @@ import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
 import { nameOfPlace, placeOf } from "../place/names";
 import { link, place } from "../router";
-import { config, notify, now, refreshFunds, report, tell, told, unpayable, workspace, type Session } from "../store";
+import { config, mayChange, notify, now, refreshFunds, report, tell, told, unpayable, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 
@@ -87,6 +87,7 @@ export default function Watch() {
   const shown = session.value;
   if (shown === null) return <Unread isPage {...reading} />;
   const isConsumer = shown.consumerWorkspaceId === workspace.value?.id;
+  const mayAct = isConsumer && mayChange.value;
   const wish = shown.instructions ?? "";
   return (
     <Page
@@ -101,16 +102,16 @@ export default function Watch() {
           {shown.state === "LIVE" && shown.whepUrl !== null ? (
             <Screen key={shown.id} session={shown} url={shown.whepUrl} isServerAway={!isOpen.value} snapshots={snapshots} />
           ) : (
-            <Waiting session={shown} isConsumer={isConsumer} />
+            <Waiting session={shown} mayAct={mayAct} />
           )}
           {wish.length > TITLE_MAX && <p class="wish">{wish}</p>}
           {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
-          {shown.state === "LIVE" && (isConsumer ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
+          {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
           {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} /> : <Snapshot key={each.url} session={shown} still={each} />)}
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={!isOpen.value} />
-          {isConsumer && <Shares id={shown.id} endedAt={shown.endedAt} name={nameOfPlace(shown)} />}
+          {mayAct && <Shares id={shown.id} endedAt={shown.endedAt} name={nameOfPlace(shown)} />}
           <PlaceMap
             isSmall
             scene={{
@@ -140,7 +141,7 @@ function useReopened({ id, state, expiresAt }: Session): Word | null {
   return state === "REQUESTED" ? word.value : null;
 }
 
-function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolean }) {
+function Waiting({ session, mayAct }: { session: Session; mayAct: boolean }) {
   const params = { path: { id: session.id }, header: once() };
   const reopened = useReopened(session);
   if (session.state === "REQUESTED")
@@ -149,7 +150,7 @@ function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolea
         <Empty icon="eye" title={t("waitingOperator")} text={t("waitingOperatorText")}>
           {reopened !== null && <div id="reopened"><Banner kind="info"><strong>{t(reopened)}</strong> {t("reopenedText")}</Banner></div>}
           {session.expiresAt !== null && <p>{t("closesIn")} <Countdown until={session.expiresAt} /></p>}
-          {isConsumer && (
+          {mayAct && (
             <div class="row centre">
               <Button id="dispatch" run={() => send(session)}>{t("dispatchNow")}</Button>
               <Button id="cancel" kind="quiet" run={() => need(api.DELETE("/api/v1/sessions/{id}", { params }))}>{t("cancelRequest")}</Button>
@@ -163,7 +164,7 @@ function Waiting({ session, isConsumer }: { session: Session; isConsumer: boolea
       <div class="stage">
         <Empty icon="camera" title={t("operatorFound")} text={t("operatorFoundText")}>
           {session.expiresAt !== null && <p>{t("startsWithin")} <Countdown until={session.expiresAt} /></p>}
-          {isConsumer && <Button kind="quiet" run={() => need(api.POST("/api/v1/sessions/{id}/end", { params }))}>{t("cancelRequest")}</Button>}
+          {mayAct && <Button kind="quiet" run={() => need(api.POST("/api/v1/sessions/{id}/end", { params }))}>{t("cancelRequest")}</Button>}
         </Empty>
       </div>
     );
@@ -273,6 +274,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
   }, [isLive, isConsumer, session.holdMicroUsdc]);
   const more = rate * BigInt(MORE_S);
   const unpaid = unpayable(more, hold + more);
+  const canExtend = isLive && isConsumer && mayChange.value;
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
   return (
     <Card title={t(isConsumer ? "cost" : "earned")}>
@@ -281,7 +283,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
         <span ref={(node) => { if (node !== null) node.style.width = `${share}%`; }} />
       </div>
       <p class="hint">{t("atMost", { amount: usdc(own(hold)) })}</p>
-      {isLive && (
+      {isLive && mayChange.value && (
         <Confirm id="end" question={t(isConsumer ? "endAsk" : "stopAsk", { amount: usdc(own(charged)) })} action={t("endSession")} run={() => end(session.id)}>
           {t("endSession")}
         </Confirm>
@@ -296,8 +298,8 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
           ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
         ]}
       />
-      {isLive && isConsumer && unpaid !== null && <p class="hint" id="extend-unpaid">{t(unpaid.why === "short" ? "notEnough" : "overLimits", { amount: usdc(unpaid.most) })} <a href={link("wallet")}>{t("navWallet")}</a></p>}
-      {isLive && isConsumer && session.maxDurationSeconds + MORE_S <= DURATION_MAX_S && (
+      {canExtend && unpaid !== null && <p class="hint" id="extend-unpaid">{t(unpaid.why === "short" ? "notEnough" : "overLimits", { amount: usdc(unpaid.most) })} <a href={link("wallet")}>{t("navWallet")}</a></p>}
+      {canExtend && session.maxDurationSeconds + MORE_S <= DURATION_MAX_S && (
         <Button id="extend" disabled={unpaid !== null} run={async () => tell(await extendSession(session.id, MORE_S))}>{t("tenMinutesMore", { amount: usdc(more) })}</Button>
       )}
       <p class="hint">{t("provedHint")}</p>

@@ -38,6 +38,7 @@ from sightline_client.models import Session, SessionState, SettlementState
 from sightline_client.money import MicroUsdc
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import async_finish
+from sightline_client.wording import in_words
 
 try:
     from mcp import MCPError
@@ -578,7 +579,7 @@ class SightlineServer(MCPServer[Any]):
         except ToolError as error:
             match error.__cause__:
                 case ValidationError() as cause:
-                    wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in cause.errors())
+                    wrong = (f"{'.'.join(map(str, each['loc']))}: {in_words(each['msg'])}" for each in cause.errors())
                     raise ToolError(f"INVALID_ARGUMENT: {'; '.join(wrong)}") from cause
                 case ToolError() as cause:
                     raise ToolError(str(cause)) from cause
