@@ -35,15 +35,20 @@ async def test_a_device_reports_its_position_at_once_when_a_session_starts(monke
             nursery.cancel_scope.cancel()
 
 
-async def test_a_device_whose_heartbeat_is_refused_reports_the_reason() -> None:
-    """As a second device of one workspace, or one that was restarted, is told."""
+async def test_a_device_goes_on_after_the_heartbeats_of_the_run_before_and_reports_a_later_refusal() -> None:
+    """It cannot know the last sequence of the run before; that another device goes ahead of it is worth a report."""
     async with open_world() as world:
         filming = await world.party("SUPPLIER")
-        await filming.key.post(f"{filming.path}/location", BERLIN | {"sequence": 2_000_000_000})
+        await filming.key.post(f"{filming.path}/location", BERLIN | {"sequence": 1_000_000_000})
         reported: list[tuple[str, object]] = []
 
         def report(event: str, /, **fields: object) -> None:
             reported.append((event, fields.get("message")))
+
+        async def last_sequence() -> int:
+            """By the refusal of an old one."""
+            refused = await filming.key.post(f"{filming.path}/location", BERLIN | {"sequence": 1})
+            return int(refused.json()["lastSequence"])
 
         async with operator_client(world.base_url, filming.plaintext) as device_client, trio.open_nursery() as nursery:
             device = Operator(
@@ -51,6 +56,10 @@ async def test_a_device_whose_heartbeat_is_refused_reports_the_reason() -> None:
             )
             nursery.start_soon(device.run)
             with trio.fail_after(20):
+                while await last_sequence() == 1_000_000_000:
+                    await trio.lowlevel.checkpoint()
+                assert reported == []
+                await filming.key.post(f"{filming.path}/location", BERLIN | {"sequence": 2_000_000_000})
                 while not reported:
                     await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()

@@ -102,6 +102,7 @@ class Operator:
         self._heard: tuple[str, int] = ("", 0)
         self._report = report
         self._sequence = 0
+        self._knows_sequence = False
         self._times_behind = 0
         self._behind_at_s = -math.inf
         self._workspace_id = ""
@@ -149,9 +150,10 @@ class Operator:
                 await socket.send_json(self._next_heartbeat())
                 with anyio.fail_after(ANSWER_WITHIN_S):
                     verdict = HeartbeatVerdict.model_validate(await socket.receive_json())
-                if not verdict.ok:
-                    self._report("heartbeat_refused", code=verdict.code, message=verdict.hint or verdict.message)
-                    self._note_ahead(verdict.last_sequence)
+                if verdict.ok:
+                    self._knows_sequence = True
+                else:
+                    self._take_refusal(verdict.code, verdict.hint or verdict.message, verdict.last_sequence)
                 due_s = await self._sleep_to_next(due_s)
 
     async def _beat_by_post(self) -> None:
@@ -160,15 +162,21 @@ class Operator:
             try:
                 body = self._next_heartbeat()
                 await self._client.call("POST", f"/workspaces/{self._workspace_id}/location", body)
+                self._knows_sequence = True
             except ApiError as error:
-                self._report("heartbeat_refused", code=error.code, message=error.hint or error.message)
-                self._note_ahead(error.last_sequence)
+                self._take_refusal(error.code, error.hint or error.message, error.last_sequence)
             except SightlineError as error:
                 self._report("call_failed", error=str(error))
             due_s = await self._sleep_to_next(due_s)
 
-    def _note_ahead(self, last_sequence: int | None) -> None:
+    def _take_refusal(self, code: str | None, message: str | None, last_sequence: int | None) -> None:
         """Continue after the sequence that the server accepted last; report another device if that repeats."""
+        if last_sequence is not None and not self._knows_sequence:
+            # No fault: this device cannot know where the run before it ended.
+            self._knows_sequence, self._sequence = True, max(self._sequence, last_sequence)
+            self._is_wanted.set()
+            return
+        self._report("heartbeat_refused", code=code, message=message)
         if last_sequence is None:
             return
         self._sequence = max(self._sequence, last_sequence)
