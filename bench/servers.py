@@ -115,6 +115,8 @@ async def sightline(directory: Path, **settings: str) -> AsyncIterator[Target]:
         "SIGHTLINE_CONSUMER_DISPATCHES_MAX": "0",
         "SIGHTLINE_UNFUNDED_SESSIONS_MAX": "0",
         "SIGHTLINE_DISPATCH_ACK_SECONDS": "0",
+        # Nobody starts the dispatched sessions, and a no-show puts all operators of the one wallet out of the tiers.
+        "SIGHTLINE_START_TIMEOUT_SECONDS": "86400",
     }
     env = {**os.environ, **unlimited, **settings}
     log_path = directory / "sightline.log"

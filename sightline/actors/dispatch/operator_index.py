@@ -12,6 +12,7 @@ ends: `expire` looks at each seen operator once per `seen_within_ms`. That it wa
 import math
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush, merge
+from itertools import chain
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -162,7 +163,9 @@ class OperatorIndex:
         """For each operator that is seen, when to look at its last heartbeat again."""
         self._due: list[tuple[int, str]] = []
         """The same as a heap; an entry that differs from `_seen_until` is outdated."""
-        self._all: SortedList = SortedList()
+        self._in_tiers: SortedList = SortedList()
+        self._passed_over: SortedList = SortedList()
+        """Of wallets that are passed over."""
         self._cells: dict[Place, _Cell] = {}
 
     def __len__(self) -> int:
@@ -181,7 +184,6 @@ class OperatorIndex:
         self._places[workspace.id] = _places(workspace)
         self._ranks[workspace.id] = self._rank_of(workspace.wallet_address, now_ms)
         self._of_wallet.setdefault(workspace.wallet_address, set()).add(workspace.id)
-        self._all.add(_entry(workspace))
         seen_ms = workspace.last_seen_at_ms
         if seen_ms is not None and now_ms - seen_ms <= self._seen_within_ms:
             self._see_until(workspace.id, seen_ms + self._seen_within_ms)
@@ -192,7 +194,6 @@ class OperatorIndex:
         workspace = self._online.pop(workspace_id, None)
         if workspace is None:
             return None
-        self._all.remove(_entry(workspace))
         self._take_out(workspace)
         del self._places[workspace_id], self._ranks[workspace_id]
         self._seen_until.pop(workspace_id, None)
@@ -206,6 +207,8 @@ class OperatorIndex:
         """List the operators of a wallet by its present rank."""
         rank = self._rank_of(wallet, now_ms)
         for workspace_id in self._of_wallet.get(wallet, ()):
+            if self._ranks[workspace_id] == rank:
+                continue
             workspace = self._online[workspace_id]
             self._take_out(workspace)
             self._ranks[workspace_id] = rank
@@ -246,7 +249,9 @@ class OperatorIndex:
     def _add(self, workspace: Workspace) -> None:
         rank, is_seen = self._ranks[workspace.id], workspace.id in self._seen_until
         if rank is None:
+            self._passed_over.add(_entry(workspace))
             return
+        self._in_tiers.add(_entry(workspace))
         entry = (rank, *_entry(workspace))
         for place in self._places[workspace.id]:
             cell = self._cells.get(place)
@@ -259,7 +264,9 @@ class OperatorIndex:
     def _take_out(self, workspace: Workspace) -> None:
         rank, is_seen = self._ranks[workspace.id], workspace.id in self._seen_until
         if rank is None:
+            self._passed_over.remove(_entry(workspace))
             return
+        self._in_tiers.remove(_entry(workspace))
         entry = (rank, *_entry(workspace))
         for place in self._places[workspace.id]:
             cell = self._cells[place]
@@ -271,13 +278,11 @@ class OperatorIndex:
 
     def longest_idle(self) -> Iterator[Workspace]:
         """All of them, longest idle first."""
-        for _, workspace_id in self._all:
-            yield self._online[workspace_id]
+        return (self._online[workspace_id] for _, workspace_id in merge(self._in_tiers, self._passed_over))
 
     def anywhere(self) -> Iterator[Workspace]:
         """Tier C: all of them, longest idle first; those of a wallet that is passed over come last."""
-        yield from (each for each in self.longest_idle() if self._ranks[each.id] is not None)
-        yield from (each for each in self.longest_idle() if self._ranks[each.id] is None)
+        return (self._online[workspace_id] for _, workspace_id in chain(self._in_tiers, self._passed_over))
 
     def covering(self, lat: float, lng: float, ranks: Ranks = IN_ORDER) -> Iterator[Workspace]:
         """Those that cover the point, in the order of dispatch: tier A, then tier B."""
