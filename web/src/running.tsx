@@ -5,7 +5,7 @@ import { api, need, once } from "./api";
 import { clock, usdc, withoutFee } from "./format";
 import { endingOf, noteEnd } from "./live/endings";
 import { Badge, Button, Confirm, Icon } from "./parts";
-import { placeOf } from "./place/names";
+import { placeOf, titleOf } from "./place/names";
 import { link, place } from "./router";
 import { canBuy, now, refreshFunds, tell, told, workspace, type Session } from "./store";
 import { t } from "./strings";
@@ -65,7 +65,7 @@ export function Running() {
       {shown.map((session) => (
         <section key={session.id} class="running" aria-label={t("runningView")}>
           <Badge state={session.state === "LIVE" && session.meterState === "PAUSED" ? "PAUSED" : session.state} />
-          <span class="number">{placeOf(session)}</span>
+          <span class="number">{titleOf(session) ?? placeOf(session)}</span>
           {session.startedAt !== null && <span class="number">{clock(Math.min((now.value - Date.parse(session.startedAt)) / 1000, session.maxDurationSeconds))}</span>}
           <strong class="number">{usdc(session.accruedMicroUsdc)}</strong>
           <a class="button" href={link("watch", session.id)}><Icon name="eye" />{t("returnToView")}</a>
@@ -80,7 +80,7 @@ export function Running() {
         {over.slice(0, ENDS_MAX).map((session) => (
           <section key={session.id} class="running over" aria-label={t("ended")}>
             <Badge state={session.state} />
-            <span class="number">{placeOf(session)}</span>
+            <span class="number">{titleOf(session) ?? placeOf(session)}</span>
             <span>{endingOf(session, workspace.value?.id)}</span>
             <strong class="number">{usdc(isOwn(session) ? session.chargedMicroUsdc : withoutFee(session.chargedMicroUsdc, session.platformFeeBps))}</strong>
             <a class="button" href={link("receipt", session.id)}>{t("seeReceipt")}</a>

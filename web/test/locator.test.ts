@@ -99,7 +99,7 @@ test("another device that was ahead renumbers what waits", async () => {
   await settle();
   mock.timers.tick(2000);
   await settle();
-  assert.equal(sent.at(-1)?.[0]?.sequence, 5_000_000_001);
+  assert.equal(sent.at(-1)?.[0]?.sequence, 5_000_000_011, "far enough ahead that the next one of the other device is behind");
 });
 
 test("a refused position is an error in own words, which the next position clears", async () => {
@@ -131,7 +131,7 @@ test("another device that goes on sending is noticed, and forgotten when it stop
     measure(latitude);
     await settle();
   };
-  for (const [turn, last] of [9_000_000_000, 9_000_000_010, 9_000_000_020].entries()) {
+  for (const [turn, last] of [9_000_000_000, 9_000_000_100].entries()) {
     assert.equal(locator.isShared.value, false, `after ${turn}`);
     answers = [ahead(last)];
     await beat(52 + turn / 100);
@@ -139,6 +139,20 @@ test("another device that goes on sending is noticed, and forgotten when it stop
     await beat(52.5 + turn / 100);
   }
   assert.equal(locator.isShared.value, true);
-  for (let turn = 0; turn < 16; turn++) await beat(53 + turn / 100);
+  for (let turn = 0; turn < 6; turn++) await beat(53 + turn / 100);
   assert.equal(locator.isShared.value, false);
+});
+
+test("positions whose answers were lost are refused when they come again, and are no other device", async () => {
+  const taken = (lastSequence: number): Answer => ({ status: 409, body: { ok: false, error: "m", code: "CONFLICT", lastSequence } });
+  for (let turn = 0; turn < 4; turn++) {
+    isOffline = true;
+    measure(52 + turn / 10);
+    await settle();
+    isOffline = false;
+    answers = [taken(9_000_000_000 + 100 * turn)];
+    mock.timers.tick(2000);
+    await settle();
+    assert.equal(locator.isShared.value, false);
+  }
 });

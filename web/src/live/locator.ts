@@ -18,8 +18,10 @@ const BATCH_MAX = 50;
 /** A watch stays silent while the device stands still, and a second question is then not answered either: start it again. */
 const SILENCE_MS = 1500;
 /** So many times within so long another device was ahead: it still sends. Once is usual when this one takes over. */
-const AHEAD_MAX = 3;
-const AHEAD_WITHIN_MS = 30_000;
+const AHEAD_MAX = 2;
+const AHEAD_WITHIN_MS = 10_000;
+/** How far this device goes ahead of another one, so that its next position is not behind again. */
+const AHEAD_BY = 10;
 
 export class Locator {
   readonly fix = signal<Fix | null>(null);
@@ -29,6 +31,8 @@ export class Locator {
   /** Whether another device sends positions of this workspace too. */
   readonly isShared = signal(false);
   private aheadAtMs: number[] = [];
+  /** The last call had no answer: the server may have taken its positions, and refuse them when they come again. */
+  private isInDoubt = false;
   /** Another device films: its positions count. */
   isQuiet = false;
   private readonly queue: { lat: number; lng: number; accuracyMeters: number; sequence: number }[] = [];
@@ -88,7 +92,9 @@ export class Locator {
     try {
       await this.send();
       this.sentAt.value = Date.now();
+      this.isInDoubt = false;
     } catch (error) {
+      if (!(error instanceof ApiError) || error.status === 0 || error.status >= 500) this.isInDoubt = true;
       if (error instanceof ApiError && error.lastSequence !== undefined) this.renumber(error.lastSequence);
       else if (error instanceof ApiError && error.status === 400) this.queue.shift();
       else if (isSuspension(error)) this.onSuspended(error);
@@ -111,8 +117,9 @@ export class Locator {
 
   /** Another device of this workspace was ahead. */
   private renumber(last: number): void {
-    this.aheadAtMs.push(Date.now());
-    this.sequence = last;
+    if (!this.isInDoubt) this.aheadAtMs.push(Date.now());
+    this.isInDoubt = false;
+    this.sequence = last + AHEAD_BY;
     for (const beat of this.queue) beat.sequence = ++this.sequence;
   }
 }

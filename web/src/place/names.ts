@@ -19,6 +19,8 @@ export function keepName(name: string, at: { lat: number; lng: number }): void {
 type Where = { requestedLat: number; requestedLng: number };
 /** The name that was chosen here for the place of a session; null if there is none. */
 export const nameOfPlace = ({ requestedLat, requestedLng }: Where): string | null => names.value.get(coordinates(requestedLat, requestedLng)) ?? null;
+/** What a session is called: the first line of its instructions, or the name of its place; null without both. */
+export const titleOf = (session: Where & { instructions: string | null }): string | null => session.instructions?.split(/[.\n]/)[0] || nameOfPlace(session);
 /** The name and the coordinates of a session's place, or the coordinates alone. */
 export function placeOf(session: Where): string {
   const at = point(session.requestedLat, session.requestedLng);

@@ -1,5 +1,5 @@
 // Ask for a view: where, how long, what it costs at most.
-import { useSignal, type Signal } from "@preact/signals";
+import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
 import { requestSession } from "../chain/payment";
@@ -13,7 +13,7 @@ import { PlaceField } from "../place/field";
 import { keepName } from "../place/names";
 import { chosenName, keepPlace, keptPlace, placeAt } from "../place/place";
 import { go, link } from "../router";
-import { funds, mayChange, notify, now, refreshFunds, report, unpayable } from "../store";
+import { funds, mayChange, notify, now, refreshFunds, report, shortfall, unpayable, workspace } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
@@ -21,15 +21,19 @@ const DURATIONS = [60, 300, 600, 1800, 3600] as const;
 const LEASE_S = 60;
 const RADII = [100, 250, 500, 1000, 5000] as const;
 
+/** The request of a workspace as it was left, such as on the way to the wallet. */
+const draft = { of: "", duration: signal(300), radius: signal(500), instructions: signal("") };
+function draftOf(id: string): typeof draft {
+  if (draft.of !== id) [draft.of, draft.duration.value, draft.radius.value, draft.instructions.value] = [id, 300, 500, ""];
+  return draft;
+}
 
 /** Whether the steps of the start are done, so that only more of the same helps. */
 const isSetUp = (): boolean => BigInt(funds.value?.trackedBalance ?? "0") > 0n && BigInt(funds.value?.trackedAllowance ?? "0") > 0n;
 
 export default function Buy() {
   const where = useSignal(keptPlace());
-  const duration = useSignal(300);
-  const radius = useSignal(500);
-  const instructions = useSignal("");
+  const { duration, radius, instructions } = draftOf(workspace.value?.id ?? "");
   const quote = useSignal<Model["Quote"] | null>(null);
   const failure = useSignal<string | null>(null);
   const asked = useRef("");
@@ -117,7 +121,14 @@ export default function Buy() {
         if (!(error instanceof ApiError && error.status === 503)) throw error;
       });
     }
+    instructions.value = "";
     go("watch", session.id);
+  };
+  const findMoney = (): void => {
+    keepPlace(where.value);
+    if (!isSetUp()) return go("start");
+    shortfall.value = hold - (unpaid?.most ?? 0n);
+    go("wallet");
   };
 
   const price = quote.value;
@@ -181,8 +192,8 @@ export default function Buy() {
               {isLimited && <Banner kind="warn" icon="warn">{t("overLimits", { amount: usdc(unpaid?.most ?? 0n) })}</Banner>}
             </>
           )}
-          {isShort && <Button id="to-funds" kind="main" run={() => (keepPlace(where.value), go(isSetUp() ? "wallet" : "start"))}>{t("addFunds")}</Button>}
-          {isLimited && <Button id="to-limits" kind="main" run={() => (keepPlace(where.value), go("wallet"))}>{t("raiseLimits")}</Button>}
+          {isShort && <Button id="to-funds" kind="main" run={findMoney}>{t("addFunds")}</Button>}
+          {isLimited && <Button id="to-limits" kind="main" run={findMoney}>{t("raiseLimits")}</Button>}
           <Button id="request" kind={isShort || isLimited ? "plain" : "main"} disabled={price === null || isExpired || isShort || isLimited || !mayChange.value} run={request}>
             {price === null ? t("request") : t("requestFor", { amount: usdc(hold) })}
           </Button>

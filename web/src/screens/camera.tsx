@@ -9,20 +9,21 @@ import { isSuspension, online } from "../errors";
 import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
 import { forget, keep, remembered } from "../kept";
 import { chime } from "../live/chime";
-import { Locator } from "../live/locator";
+import { Locator, type Fix } from "../live/locator";
 import { endingOf, noteEnd } from "../live/endings";
 import { Lens } from "../live/lens";
 import { JobAlerts } from "../live/push";
 import { Messages, Newest } from "../live/messages";
 import { pauseEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
+import { wordOf } from "../live/reasons";
 import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Suspended, Switch, Unread, grossRows, useReading, useTitle } from "../parts";
+import { PlaceMap } from "../map/map";
 import { Preferences } from "../preferences";
 import { link, place } from "../router";
 import { isSuspended, notify, now, report, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Requests } from "./requests";
-import { wordOf } from "./watch";
 
 type Meter = Model["Meter"];
 const OWN_REASONS: Record<string, Word> = { LOCATION_STALE: "ownLocation", GEOFENCE_EXIT: "ownFence", MEDIA_LOST: "ownMedia" };
@@ -35,6 +36,8 @@ const MISSED_MAX = 3;
 /** A position is read about every 2 s. What is older than this is not sent any more. */
 const LOCATED_MS = 10_000;
 const LOCATE_TIMEOUT_MS = 10_000;
+/** For so long another device may still film after this one took over. */
+const TAKE_OVER_MS = 12_000;
 
 /** Ask for the position in a press, so that the browser asks for the permission. The locator, which looks every 2 s, has it then. */
 const locate = (): Promise<unknown> =>
@@ -92,9 +95,11 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const requestsTold = useSignal(0);
   /** The session that this browser films. Another device with the same key may film, and only one of them does. */
   const filmed = useSignal(remembered("films"));
+  const filmsSinceMs = useRef(Date.now());
   const film = (sessionId: string | null): void => {
     if (sessionId === null) forget("films");
     else keep("films", sessionId);
+    filmsSinceMs.current = Date.now();
     filmed.value = sessionId;
   };
 
@@ -164,6 +169,11 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   useEffect(() => {
     if (locator.value !== null) locator.value.isQuiet = isElsewhere;
   }, [isElsewhere, locator.value]);
+  // The device on which somebody has just said so films, and the one before leaves it to that one.
+  const isReplaced = useComputed(() => now.value > 0 && locator.value?.isShared.value === true && liveUrl.value !== null && Date.now() - filmsSinceMs.current > TAKE_OVER_MS).value;
+  useEffect(() => {
+    if (isReplaced) film(null);
+  }, [isReplaced]);
   useEffect(() => {
     if (liveUrl.value === null || media.value === null || publisher.value !== null) return;
     sending.value = "connecting";
@@ -228,7 +238,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <Icon name="pin" />
           <div>
             <p>{t(problem)}</p>
-            <div class="row"><Button run={locate}>{t("checkAgain")}</Button></div>
+            <div class="row"><Button run={locate}>{t("checkPosition")}</Button></div>
           </div>
         </div>
       )}
@@ -244,7 +254,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <div class="cover" role="alert">
             <Icon name="warn" />
             <p>{t(mediaError.value)}</p>
-            <Button run={openCamera}>{t("checkAgain")}</Button>
+            <Button run={openCamera}>{t("checkCamera")}</Button>
           </div>
         )}
         {liveUrl.value !== null && (
@@ -256,13 +266,8 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         {job.value?.state === "LIVE" && <Newest messages={job.value.messages} />}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
-      {locator.value?.isShared.value === true && (
-        <div id="other-device">
-          <Banner kind="bad" icon="warn">
-            {t("otherDevice")}
-            {liveUrl.value !== null && <div class="row"><Button id="leave-job" run={() => film(null)}>{t("leaveToOther")}</Button></div>}
-          </Banner>
-        </div>
+      {locator.value?.isShared.value === true && liveUrl.value === null && !isElsewhere && (
+        <div id="other-device"><Banner kind="bad" icon="warn">{t("otherDevice")}</Banner></div>
       )}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
       {state === "ONLINE" && isAway && (
@@ -324,7 +329,7 @@ interface JobProps {
   ownId: string;
   job: Signal<Session | null>;
   meter: Meter | null;
-  fix: Point | null;
+  fix: Fix | null;
   isOffline: boolean;
   /** The camera is open and the position is known: without them a view would be LIVE without a picture, or paused. */
   canFilm: boolean;
@@ -339,6 +344,18 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
   const away = fix === null ? null : distanceM(fix.lat, fix.lng, shown.requestedLat, shown.requestedLng);
   const ends = meter === null ? null : pauseEndsAt(meter);
   const isOutside = away !== null && away > shown.radiusMeters;
+  const area = (
+    <PlaceMap
+      isSmall
+      scene={{
+        fence: { lat: shown.requestedLat, lng: shown.requestedLng, radiusM: shown.radiusMeters },
+        operator: fix === null ? null : { ...fix, accuracyM: fix.accuracyMeters },
+        cells: [],
+        cellDegrees: 0,
+        isClose: true,
+      }}
+    />
+  );
   const stop = async (): Promise<void> => {
     noteEnd(shown.id);
     job.value = await need(client.POST("/api/v1/sessions/{id}/end", { params }));
@@ -353,6 +370,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
           [t("longest"), clock(shown.maxDurationSeconds)],
           [t("earnAtMost"), most],
         ]} />
+        {area}
         {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}</Banner>}
         <Button id="start" kind="main" disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
@@ -372,6 +390,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
         )}
         {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         <Messages messages={shown.messages} />
+        {isOutside && area}
         <Facts rows={[
           [t("proved"), clock(shown.cleanSeconds)],
           [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))],

@@ -7,6 +7,7 @@ import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
 import { clock, dateTime, timeOf, usdc, withoutFee } from "../format";
 import { endingOf } from "../live/endings";
+import { REASONS, wordOf } from "../live/reasons";
 import { gapsOf, inSeconds, merged, type Gap } from "../live/pauses";
 import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, grossRows, useReading } from "../parts";
 import { nameOfPlace, placeOf } from "../place/names";
@@ -14,7 +15,6 @@ import { go, link, place } from "../router";
 import { isReturned, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
-import { REASONS, wordOf } from "./watch";
 
 type Data = Model["Receipt"];
 const READ_EVERY_MS = 1500;

@@ -4,11 +4,11 @@ import { useEffect, useRef } from "preact/hooks";
 import { ApiError, here, makeClient, need, type Model } from "../api";
 import { dateTime, metres, point, timeOf } from "../format";
 import { Picture } from "../live/picture";
+import { REASONS, wordOf } from "../live/reasons";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Card, Empty, Facts, Loading, Page, Unread, useReading } from "../parts";
 import { link, place } from "../router";
 import { t } from "../strings";
-import { REASONS, wordOf } from "./watch";
 
 const READ_EVERY_MS = 2000;
 

@@ -1,7 +1,8 @@
 // From nothing to ready: wallet, workspace, test money, allowance.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { ApiError, api, need, once, randomId } from "../api";
+import { api, need, once, randomId } from "../api";
+import { TEST_MONEY, hasFaucet, takeTestMoney, untilFunds } from "../chain/faucet";
 import { setAllowance } from "../chain/payment";
 import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet } from "../chain/signer";
 import type { Signer } from "../chain/wallet";
@@ -9,11 +10,10 @@ import { short, usdc } from "../format";
 import { keep } from "../kept";
 import { Banner, Button, Card, Field, Icon, Page, useFocusAfter } from "../parts";
 import { go, hasMoved, link, place } from "../router";
-import { canBuy, canOperate, config, funds, me, notify, refresh, refreshFunds, report, select, workspace } from "../store";
+import { canBuy, canOperate, config, funds, me, notify, refresh, report, select, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Choice, Invitations } from "./invitations";
 
-const TEST_MONEY = 10_000_000n;
 const ALLOWANCE = 10_000_000n;
 type Role = "CONSUMER" | "SUPPLIER";
 
@@ -55,7 +55,6 @@ function Step({ done, isNext, title, text, children }: { done: boolean; isNext: 
 export default function Start() {
   const signer = useSignal<Signer | null>(null);
   const linked = useSignal<{ key: string; address: string } | null>(null);
-  const hasFaucet = useSignal(true);
   const name = useSignal("");
   const roles = useSignal<"both" | Role>("both");
   useEffect(() => {
@@ -108,19 +107,11 @@ export default function Start() {
     const chain = config.value;
     if (chain === null) return;
     await setAllowance(chain, await current(), ALLOWANCE);
-    await until(() => BigInt(funds.value?.trackedAllowance ?? "0") > 0n);
+    await untilFunds(() => BigInt(funds.value?.trackedAllowance ?? "0") > 0n);
     notify("allowed");
   };
   const fund = async (): Promise<void> => {
-    try {
-      if (hasFaucet.value) await need(api.POST("/api/v1/wallet/faucet", { headers: once(), body: { amountMicroUsdc: String(TEST_MONEY) } }));
-    } catch (error) {
-      if (!(error instanceof ApiError && error.detail === "faucet:notOffered")) throw error;
-      hasFaucet.value = false;
-      return;
-    }
-    await until(() => BigInt(funds.value?.trackedBalance ?? "0") > 0n);
-    if (BigInt(funds.value?.trackedBalance ?? "0") > 0n) notify("funded");
+    if (await takeTestMoney()) notify("funded");
   };
   const setUp = async (): Promise<void> => {
     await createWorkspace(await current(), name.value.trim() || t("defaultWorkspace"), roles.value === "both" ? ["CONSUMER", "SUPPLIER"] : [roles.value]);
@@ -128,7 +119,7 @@ export default function Start() {
 
   const ready = useFocusAfter<HTMLHeadingElement>([next === -1]);
   return (
-    <Page title={t("startTitle")} lead={t("startLead")}>
+    <Page title={t("startTitle")} lead={t(workspace.value !== null && !canBuy.value ? "startLeadFilm" : "startLead")}>
       {isIn && signer.value?.kind === "test" && <Banner kind="warn" icon="warn">{t("testWalletBanner")}</Banner>}
       {isIn && <Invitations />}
       {mustChoose && (
@@ -200,10 +191,3 @@ export default function Start() {
 }
 
 /** The wallet is shown as the chain's watcher sees it, a block or two later. */
-async function until(holds: () => boolean): Promise<void> {
-  for (let tries = 0; tries < 40; tries++) {
-    await refreshFunds();
-    if (holds()) return;
-    await new Promise((done) => setTimeout(done, 300));
-  }
-}

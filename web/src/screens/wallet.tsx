@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, ApiError, need, once, type Model } from "../api";
+import { TEST_MONEY, hasFaucet, takeTestMoney } from "../chain/faucet";
 import { setAllowance, signMandate } from "../chain/payment";
 import { encodeCall, read } from "../chain/rpc";
 import { lastSigner } from "../chain/signer";
@@ -9,7 +10,7 @@ import type { Signer } from "../chain/wallet";
 import { dateTime, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Empty, Facts, Field, Page, Unread, useReading } from "../parts";
 import { link } from "../router";
-import { canBuy, config, funds, isReturned, notify, refreshFunds, report } from "../store";
+import { canBuy, config, funds, isReturned, notify, refreshFunds, report, shortfall } from "../store";
 import { t, type Word } from "../strings";
 import { Statements } from "./statements";
 
@@ -25,12 +26,15 @@ export default function Wallet() {
   useEffect(() => {
     refreshFunds().catch(report);
     const timer = setInterval(() => document.hidden || void refreshFunds().catch(() => undefined), FUNDS_EVERY_MS);
-    return () => clearInterval(timer);
+    return () => (clearInterval(timer), (shortfall.value = null));
   }, []);
   const shown = funds.value;
   if (shown === null) return <Page title={t("navWallet")}><Empty icon="wallet" title={t("noWallet")} text={t("noWalletText")} /></Page>;
   return (
     <Page title={t("navWallet")} lead={shown.walletAddress}>
+      {shortfall.value !== null && (
+        <Banner kind="info" icon="wallet">{t("requestMissing", { amount: usdc(shortfall.value) })} <a id="to-request" href={link("buy")}>{t("backToRequest")}</a></Banner>
+      )}
       {canBuy.value || BigInt(shown.trackedAllowance) > 0n ? (
         <div class="columns">
           <Spendable shown={shown} />
@@ -46,6 +50,9 @@ export default function Wallet() {
 }
 
 function Spendable({ shown }: { shown: Model["Wallet"] }) {
+  const fund = async (): Promise<void> => {
+    if (await takeTestMoney()) notify("funded");
+  };
   return (
     <Card title={t("available")}>
       <p class="price"><span class="number" id="available">{usdc(shown.availableMicroUsdc)}</span></p>
@@ -59,6 +66,7 @@ function Spendable({ shown }: { shown: Model["Wallet"] }) {
       />
       <p class="hint">{t("walletBlock", { block: shown.lastSyncBlock })}</p>
       {BigInt(shown.trackedBalance) === 0n && <Banner kind="info">{t("noMoneyYet")} <a href={link("start")}>{t("checklist")}</a></Banner>}
+      {config.value?.environment === "TEST" && hasFaucet.value && <Button id="faucet" run={fund}>{t("getTestMoney", { amount: usdc(TEST_MONEY) })}</Button>}
     </Card>
   );
 }

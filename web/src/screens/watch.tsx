@@ -10,10 +10,11 @@ import { endingOf, noteEnd } from "../live/endings";
 import { Messages, Tell } from "../live/messages";
 import { pausedMs, pauseEndsAt } from "../live/pauses";
 import { Picture } from "../live/picture";
+import { REASONS, wordOf } from "../live/reasons";
 import { reopenedBy } from "../live/reopened";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
-import { nameOfPlace, placeOf } from "../place/names";
+import { nameOfPlace, placeOf, titleOf } from "../place/names";
 import { link, place } from "../router";
 import { config, mayChange, notify, now, refreshFunds, report, tell, told, unpayable, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
@@ -27,15 +28,6 @@ const MORE_S = 600;
 const DURATION_MAX_S = 14_400;
 /** Longer instructions are shown in full below the picture. */
 const TITLE_MAX = 40;
-export const REASONS: Record<string, Word> = {
-  LOCATION_STALE: "reasonLocation",
-  GEOFENCE_EXIT: "reasonFence",
-  MEDIA_LOST: "reasonMedia",
-};
-export const wordOf = (words: Record<string, Word>, key: string | null): string => {
-  const word = key === null ? undefined : words[key];
-  return word === undefined ? (key ?? "") : t(word);
-};
 
 export default function Watch() {
   const id = place.value.id;
@@ -91,7 +83,7 @@ export default function Watch() {
   const wish = shown.instructions ?? "";
   return (
     <Page
-      title={shown.instructions?.split(/[.\n]/)[0] || (nameOfPlace(shown) ?? point(shown.requestedLat, shown.requestedLng))}
+      title={titleOf(shown) ?? point(shown.requestedLat, shown.requestedLng)}
       lead={t("watchLead", { place: wish === "" ? point(shown.requestedLat, shown.requestedLng) : placeOf(shown), radius: metres(shown.radiusMeters) })}
       when={[shown.state]}
       aside={<span role="status">{!isOpen.value && shown.state === "LIVE" ? <span class="badge paused">{t("badgeAway")}</span> : <Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}</span>}
@@ -106,8 +98,8 @@ export default function Watch() {
           )}
           {wish.length > TITLE_MAX && <p class="wish">{wish}</p>}
           {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
-          {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
           {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} /> : <Snapshot key={each.url} session={shown} still={each} />)}
+          {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={!isOpen.value} />
@@ -186,8 +178,14 @@ async function send(session: Session): Promise<void> {
   const { availableOperators, ownSessionId } = await need(api.GET("/api/v1/pricing/quote", { params: { query } }));
   if (availableOperators === 0) return notify(ownSessionId === null ? "nobodyHere" : "operatorIsYours");
   const path = { id: session.id };
-  const { distanceMeters } = await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } }));
-  if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters));
+  try {
+    const { distanceMeters } = await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } }));
+    if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters));
+  } catch (error) {
+    // Whoever is there has declined this request, or has just become busy.
+    if (!(error instanceof ApiError && error.detail === "dispatch:noOperator")) throw error;
+    notify("nobodyElse");
+  }
 }
 
 interface ScreenProps {
