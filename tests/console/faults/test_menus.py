@@ -5,6 +5,12 @@ from playwright.sync_api import Browser, expect
 from tests.console.people import PHONE, ConsoleServer, a_tab, add_funds, camera_link, come_online, request_view, sign_up
 
 KIEL = (54.323293, 10.122765)
+BUTTONS_ARE_INSIDE = """() => {
+  const body = document.querySelector("#camera-menu .menu-body").getBoundingClientRect();
+  const buttons = [...document.querySelectorAll("#camera-menu .menu-body button")]
+    .map((each) => each.getBoundingClientRect());
+  return buttons.length > 0 && buttons.every(({ left, right }) => left >= body.left && right <= body.right);
+}"""
 
 
 def test_a_menu_closes_by_escape_by_a_press_elsewhere_by_another_page_and_by_a_job(
@@ -37,6 +43,9 @@ def test_a_menu_closes_by_escape_by_a_press_elsewhere_by_another_page_and_by_a_j
         phone.page.keyboard.press("Enter")
         expect(phone.page.locator("#camera-menu .menu-body")).to_be_visible()
         expect(phone.page.locator("#forget-phone")).to_be_in_viewport()
+        for language in ("de", "ar", "en"):
+            phone.page.select_option("#camera-menu select >> nth=1", language)
+            phone.until(BUTTONS_ARE_INSIDE)
         request_view(consumer, "The quay")
         phone.shows(".job", "The quay")
         expect(phone.page.locator("#camera-menu .menu-body")).to_be_hidden()
