@@ -370,12 +370,12 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
           [t("longest"), clock(shown.maxDurationSeconds)],
           [t("earnAtMost"), most],
         ]} />
-        {area}
         {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}</Banner>}
         <Button id="start" kind="main" disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
         <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null), notify("declined"))}>{t("decline")}</Button>
         <p class="hint">{t("declineHint")}</p>
+        {area}
       </Card>
     );
   if (shown.state === "LIVE")
