@@ -62,7 +62,11 @@ def serve(
 
 
 @app.command(rich_help_panel=HOST)
-def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
+def config(
+    is_set: Annotated[bool, typer.Option("--set", help="Only the settings that are set.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
     """Print every setting with its value, where the value comes from, and what it means. Secrets are masked."""
     from sightline.cli.operations import print_json
     from sightline.cli.tables import open_console, table_of
@@ -70,7 +74,9 @@ def config(as_json: AsJson = False, config: ConfigFile = None) -> None:
 
     loaded = load(config, as_json=as_json)
     known = [
-        (name, f"SIGHTLINE_{name.upper()}", field.description or "") for name, field in Settings.model_fields.items()
+        (name, f"SIGHTLINE_{name.upper()}", field.description or "")
+        for name, field in Settings.model_fields.items()
+        if not is_set or loaded.sources[name] != "default"
     ]
     if as_json:
         values = loaded.settings.model_dump(mode="json")

@@ -1,5 +1,6 @@
 """Tables at a terminal of 80 columns."""
 
+import json
 import os
 import pty
 import subprocess
@@ -18,3 +19,13 @@ def test_a_table_leaves_nothing_out_at_80_columns() -> None:
     assert max(map(len, text.splitlines()[-20:])) <= 80
     assert "SIGHTLINE_INTERNAL_H" in text
     assert "…" not in text
+
+
+def test_the_settings_that_are_set_can_be_read_alone() -> None:
+    command = [sys.executable, "-m", "sightline.cli", "config", "--set", "--json"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SIGHTLINE_")}
+    said = subprocess.run(
+        command, env=environment | {"SIGHTLINE_PORT": "8090"}, capture_output=True, text=True, check=True
+    ).stdout
+    (found,) = map(json.loads, said.splitlines())
+    assert (found["variable"], found["value"], found["source"]) == ("SIGHTLINE_PORT", 8090, "environment")
