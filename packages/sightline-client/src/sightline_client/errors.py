@@ -52,6 +52,8 @@ NEXT_STEPS: Mapping[str, str] = {
     "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
 }
 """Next step of a detail, where that of its class does not fit."""
+CLIP_NOT_RECEIVED: Final = "clip:notReceived"
+"""Detail of the refusal of a clip before the first video arrives."""
 
 
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
@@ -182,7 +184,8 @@ class SessionNotFoundError(NotFoundError):
 class FrameNotAvailableError(NotFoundError):
     """No frame is decoded yet, or the newest one is too old."""
 
-    next_step = "Try again after retry_after_s."
+    def _step(self) -> str:
+        return "" if self.retry_after_s is None else f"Try again in {self.retry_after_s} s."
 
 
 class InvalidStateError(ApiError):
