@@ -328,6 +328,44 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     assert "Run `sightline signup`" in sightline(dev, "login", code=1, SIGHTLINE_WALLET_KEY="0x" + "77" * 32)
 
 
+def test_a_wallet_without_funds_is_told_what_it_needs_and_approve_gives_the_allowance(dev: dict[str, Any]) -> None:
+    def said(*arguments: str, **env: str) -> tuple[str, str]:
+        known = {"SIGHTLINE_URL": dev["url"]}
+        line = [*COMMAND, *arguments]
+        done = subprocess.run(
+            line, env=os.environ | known | env, capture_output=True, text=True, timeout=90, check=True
+        )
+        return done.stdout, done.stderr
+
+    made, empty = said("signup", "--json", SIGHTLINE_WALLET_KEY="")
+    new = json.loads(made)
+    env = {"SIGHTLINE_API_KEY": new["apiKey"], "SIGHTLINE_WALLET_KEY": new["walletKey"]}
+    warning = json.loads(empty)["warning"]
+    assert f"The wallet is empty. Send USDC to {new['walletAddress']}, then run `sightline approve 5`" in warning
+    assert f"`sightline faucet {new['walletAddress']} 5000000`" in warning
+
+    place = (str(dev["lat"]), str(dev["lng"]))
+    session_id, warned = said("request", *place, **env)
+    said("end", session_id.strip(), **env)
+    assert "The wallet covers nothing of the" in warned
+    assert f"Send USDC to {new['walletAddress']}: its balance is 0. Run `sightline approve " in warned
+
+    said("faucet", new["walletAddress"], "5000000", "--data-dir", dev["dataDir"])
+    allowed = json.loads(said("approve", "5", "--json", **env)[0])
+    assert (allowed["owner"], allowed["value"]) == (new["walletAddress"], "5000000")
+
+    def is_funded() -> bool:
+        wallet = json.loads(said("wallet", "--json", **env)[0])
+        return int(wallet["trackedAllowance"]) > 4 * MICRO and wallet["heldMicroUsdc"] == "0"
+
+    assert any(is_funded() for _ in range(60)), "the service reads the chain, and is paid what the first session cost"
+    session_id, warned = said("request", *place, **env)
+    said("end", session_id.strip(), **env)
+    assert "wallet" not in warned
+    other = sightline(dev, "approve", "5", code=1, SIGHTLINE_WALLET_KEY=new["walletKey"])
+    assert "is not that of the API key's workspace" in other
+
+
 def test_the_link_of_dev_opens_the_console_with_the_consumers_wallet(dev: dict[str, Any]) -> None:
     assert dev["consoleUrl"] == f"{dev['url']}/console/#/start?testWallet={dev['consumerWalletKey']}"
 

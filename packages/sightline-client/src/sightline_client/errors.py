@@ -47,6 +47,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "auth:credential": "Check key= or SIGHTLINE_API_KEY: this server does not know it; `sightline login` mints a key.",
     "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
     "session:funds": "Deposit USDC; without escrow, give the settlement contract an allowance for it too.",
+    "wallet:unpaid": "`sightline approve` gives the allowance. The charge is then paid by itself.",
     "clip:off": "Fetch frames instead.",
     "clip:signed": "Ask for the clip without signed.",
     "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",

@@ -13,6 +13,7 @@ from sightline_client.commands.client_settings import default_path, load_client_
 
 if TYPE_CHECKING:
     from sightline_client import Sightline
+    from sightline_client.models import ChainConfig
     from sightline_client.wallet import LocalWallet
 
 SCOPES: Final = {
@@ -196,7 +197,7 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
     return Sightline(url or settings.url, settings.api_key)
 
 
-def paying_wallet(sl: "Sightline") -> "LocalWallet | None":
+def paying_wallet(config: "ChainConfig") -> "LocalWallet | None":
     """Load the configured wallet if the server holds payments in escrow, which the wallet signs; else return None."""
     wallet = configured_wallet()
-    return wallet if wallet is not None and sl.config().is_escrow else None
+    return wallet if config.is_escrow else None

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from sightline_client.models import Model
 
 
+def print_warning(text: str, as_json: bool) -> None:
+    """Print a sentence on stderr, as a JSON line if asked for."""
+    typer.echo(json.dumps({"warning": text}) if as_json else text, err=True)
+
+
 def print_value(value: "Model | dict[str, object]", as_json: bool, text: str) -> None:
     """Print a value as one line of JSON, or `text`."""
     if not as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sightline_client.commands.access import client, configured_wallet, one_line_errors, paying_wallet
+from sightline_client.commands.funds import warn_of_funds
 from sightline_client.commands.options import AsJson, Lat, Lng, MaxCharge, PlaceCommand, SessionId, Url
 from sightline_client.commands.printing import print_value, time_text
 
@@ -104,8 +105,11 @@ def request(
     from sightline_client.retry import NO_OPERATOR
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        quote, wallet = sl.quote(lat, lng, seconds=seconds), paying_wallet(sl)
+        quote, config = sl.quote(lat, lng, seconds=seconds), sl.config()
+        wallet = paying_wallet(config)
         quote.require_within(max_charge, seconds)
+        if not config.is_escrow:
+            warn_of_funds(sl, quote.estimated_total_micro_usdc, as_json=as_json)
         terms = None if wallet is None else sl.sessions.terms(quote.quote_id, seconds=seconds)
         session = sl.sessions.create(
             lat,

@@ -23,6 +23,7 @@ from sightline_client.commands.access import (
     own_workspace_id,
     paying_wallet,
 )
+from sightline_client.commands.funds import warn_of_an_empty_wallet, warn_of_funds
 from sightline_client.commands.options import (
     AsJson,
     Lat,
@@ -137,6 +138,8 @@ def signup(
         print_value(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
         if fund is not None:
             _fund(sl, wallet, fund, data_dir)
+        elif role == Role.CONSUMER:
+            warn_of_an_empty_wallet(sl, as_json=as_json)
 
 
 def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "LocalWallet | None") -> str:
@@ -328,11 +331,17 @@ def watch(
     from sightline_client.models import FrameSigning
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        if signed and sl.config().frame_signing == FrameSigning.OFF:
-            raise ValueError("This server does not sign frames. Leave out --signed.")
         out.mkdir(parents=True, exist_ok=True)
-        wallet = paying_wallet(sl)
-        view = sl.view(lat, lng, seconds=seconds, max_charge=max_charge, operator_wait_s=wait, payer=wallet)
+        config = sl.config()
+        if signed and config.frame_signing == FrameSigning.OFF:
+            raise ValueError("This server does not sign frames. Leave out --signed.")
+        wallet, quote = paying_wallet(config), sl.quote(lat, lng, seconds=seconds)
+        quote.require_within(max_charge, seconds)
+        if not config.is_escrow:
+            warn_of_funds(sl, quote.estimated_total_micro_usdc, as_json=as_json)
+        view = sl.view(
+            lat, lng, seconds=seconds, quote=quote, max_charge=max_charge, operator_wait_s=wait, payer=wallet
+        )
         saved, is_stopped = 0, False
         frames = view.frames(fps=fps, width=width, signed=signed or None)
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
@@ -357,7 +366,9 @@ def watch(
             if view.is_entered and view.session.started_at is not None and not as_json:
                 typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
             raise
-        receipt, config = view.receipt(), sl.config()
+        if not as_json and view.session.charged_micro_usdc:
+            typer.echo("Waiting until the payment is confirmed.", err=True)
+        receipt = view.receipt()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {
         "id": receipt.session.id,
