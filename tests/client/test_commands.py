@@ -61,12 +61,15 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
 
 def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any], tmp_path: Path) -> None:
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), code=1)
-    first, last = said.splitlines()
+    requested, first, last = said.splitlines()
+    assert re.fullmatch(r"Session \S{36} is requested\.", requested)
     assert first == "No operator is available at -33.86, 151.2 now. Waiting for one, at most 6 s."
     assert "No operator was available at -33.86, 151.2 within 6 s." in last
     assert "--wait" in last
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), "--json", code=1)
-    assert json.loads(said)["code"] == "NoOperatorError", "under --json stderr has JSON alone"
+    named, error = map(json.loads, said.splitlines())
+    assert list(named) == ["sessionId"]
+    assert error["code"] == "NoOperatorError", "under --json stderr has JSON alone"
 
 
 def test_a_request_that_finds_no_operator_is_cancelled(dev: dict[str, Any]) -> None:
@@ -203,7 +206,9 @@ def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_p
     )  # fmt: skip
     with watch:
         assert watch.stderr is not None
-        assert json.loads(watch.stderr.readline()).keys() == {"frame", "ageMs", "meterState"}
+        named, saved = json.loads(watch.stderr.readline()), json.loads(watch.stderr.readline())
+        assert saved.keys() == {"sessionId", "frame", "ageMs", "meterState"}
+        assert named == {"sessionId": saved["sessionId"]}
         watch.terminate()
         printed, _ = watch.communicate(timeout=60)
     assert watch.returncode == 0
@@ -319,6 +324,12 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     assert "works until" in sightline(dev, "keys", "revoke", key["keyId"], **wallet)
     mint = ("keys", "mint", "agent", "--scope", "sessions:read", "--per-session", "0.05", "--per-day", "1", "--json")
     limits = json.loads(sightline(dev, *mint, **wallet))["limits"]
+    assert "agent  sessions:read  at most 0.05 USDC a session, 1 USDC a day" in sightline(dev, "keys", "list", **wallet)
+    sightline(dev, "signup", "--role", "SUPPLIER", "--slug", f"second-{made['slug']}"[:32], **wallet)
+    assert "Name one with --workspace" in sightline(dev, "keys", "list", code=1, **wallet)
+    of_key = sightline(dev, "keys", "list", **wallet, SIGHTLINE_API_KEY=made["apiKey"])
+    assert "agent" in of_key, "of the workspace of the key"
+    wallet["SIGHTLINE_API_KEY"] = made["apiKey"]
     assert limits == {"perSessionMicroUsdc": "50000", "perDayMicroUsdc": "1000000"}
     paid = {"SIGHTLINE_API_KEY": made["apiKey"]}
     session = json.loads(sightline(dev, "request", str(dev["lat"]), str(dev["lng"]), "--json", **paid))

@@ -27,7 +27,7 @@ from sightline_client.interrupts import ViewInterrupts, uninterrupted
 from sightline_client.models import OperatorMessage, Quote, Session
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
-from sightline_client.runtime import async_finish, async_sleep, monotonic_s
+from sightline_client.runtime import REQUESTED_SESSION, async_finish, async_sleep, monotonic_s
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
 
@@ -106,6 +106,7 @@ class AsyncView:
         try:
             self._interrupts.open()
             self._session = await self._create()
+            LOG.info("Session %s is requested.", self.session.id, extra={REQUESTED_SESSION: self.session.id})
             await self._dispatch()
             await self._await_live()
         except BaseException as error:

@@ -27,7 +27,7 @@ from sightline_client.interrupts import ViewInterrupts, uninterrupted
 from sightline_client.models import OperatorMessage, Quote, Session
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
-from sightline_client.runtime import monotonic_s, sync_finish, sync_sleep
+from sightline_client.runtime import REQUESTED_SESSION, monotonic_s, sync_finish, sync_sleep
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
 
@@ -106,6 +106,7 @@ class View:
         try:
             self._interrupts.open()
             self._session = self._create()
+            LOG.info("Session %s is requested.", self.session.id, extra={REQUESTED_SESSION: self.session.id})
             self._dispatch()
             self._await_live()
         except BaseException as error:

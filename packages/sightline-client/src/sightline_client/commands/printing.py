@@ -2,7 +2,7 @@
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -24,6 +24,18 @@ def print_value(value: "Model | dict[str, object]", as_json: bool, text: str) ->
         typer.echo(json.dumps(value))
     else:
         typer.echo(value.model_dump_json(by_alias=True))
+
+
+PAUSED: Final = {
+    "GEOFENCE_EXIT": "the operator is not at the place",
+    "LOCATION_STALE": "the operator's device sends no position",
+    "MEDIA_LOST": "the operator's device sends no video",
+}
+
+
+def pause_text(reason: str) -> str:
+    """Say why a session is paused."""
+    return PAUSED.get(reason, reason)
 
 
 def time_text(at: datetime) -> str:
