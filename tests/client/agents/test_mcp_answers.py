@@ -104,6 +104,7 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
         async with agent_of(world, consumer) as client:
             ended = (await client.call_tool("end_session", {"session_id": session_id})).structured_content
             assert "verify_receipt" in ended["nextStep"]
+            assert ended["holdUsdc"] is None, "nothing is held"
             said = await refusal(client, "get_frame", session_id=session_id)
             assert said.startswith("INVALID_STATE (session:notLive): ")
             assert said.count("INVALID_STATE") == 1

@@ -194,6 +194,12 @@ class InvalidStateError(ApiError):
 
     next_step = "Read the session; its state decides which calls are allowed."
 
+    def _step(self) -> str:
+        is_of_session = self.detail is not None and self.detail.startswith("session:")
+        if is_of_session and self.state in ("ENDED", "CANCELLED", "EXPIRED"):
+            return "The session is over: request another one."
+        return super()._step()
+
 
 class ConflictError(ApiError):
     """The call conflicts with another one, or with a name in use."""
@@ -202,7 +208,8 @@ class ConflictError(ApiError):
 class RateLimitedError(ApiError):
     """Too many calls. The client has already retried."""
 
-    next_step = "Make fewer calls."
+    def _step(self) -> str:
+        return "Make fewer calls." if self.retry_after_s is None else f"Try again in {self.retry_after_s} s."
 
 
 class InternalError(ApiError):

@@ -38,8 +38,9 @@ def approve(
 ) -> None:
     """Let the service's contract take USDC of the wallet in SIGHTLINE_WALLET_KEY, for sessions.
 
-    Without escrow the wallet sends the approval, and pays its gas. With escrow it signs a permit (EIP-2612), which the
-    service sends and pays for; mandates and payments of kind consent are held from it.
+    Without escrow, the wallet sends the approval, and pays its gas.
+    With escrow, it signs a permit (EIP-2612), and the service pays the gas.
+    Mandates and payments of kind consent are held from the allowance.
     """
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         wallet, config = own_wallet(), sl.config()
