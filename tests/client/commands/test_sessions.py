@@ -140,6 +140,15 @@ async def test_a_request_without_an_operator_says_only_that() -> None:
     assert done.stderr.splitlines()[-1].startswith("No operator was available at 5.0, 5.0 now.")
 
 
+async def test_a_key_that_may_not_read_the_wallet_is_told_nothing_of_it() -> None:
+    async with open_world() as world:
+        buyer = await world.party("CONSUMER")
+        blind = await world.party("CONSUMER", scopes=["sessions:create", "sessions:read", "pricing:read"])
+        for party, lines in ((buyer, 2), (blind, 1)):
+            done = await sightline(world, party, "request", "5", "5")
+            assert len(done.stderr.splitlines()) == lines, done.stderr
+
+
 async def test_watch_names_its_session_before_an_operator_is_found(tmp_path: Path) -> None:
     async with open_world() as world:
         consumer = await world.party("CONSUMER")

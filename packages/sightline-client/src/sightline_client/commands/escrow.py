@@ -25,12 +25,17 @@ _File = Annotated[
 _Rpc = Annotated[str, typer.Option(callback=http_url, help="JSON-RPC URL of a node of the chain.")]
 
 
+def _checked(text: str) -> str:
+    amount(text)
+    return text
+
+
 @app.command(rich_help_panel="Watch")
 def approve(
     usdc: Annotated[
-        int,
+        str,  # `--help` shows this type
         typer.Argument(
-            parser=amount, metavar="USDC", help="The most that may be taken in all, such as 20; 0 takes it back."
+            callback=_checked, metavar="USDC", help="The most that may be taken in all, such as 20; 0 takes it back."
         ),
     ],
     api: Url = None,
@@ -43,8 +48,8 @@ def approve(
     Mandates and payments of kind consent are held from the allowance.
     """
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        wallet, config = own_wallet(), sl.config()
-        relayed = sl.wallet.approve(usdc, wallet) if config.is_escrow else _approve(sl, config, usdc, wallet)
+        wallet, config, value = own_wallet(), sl.config(), amount(usdc)
+        relayed = sl.wallet.approve(value, wallet) if config.is_escrow else _approve(sl, config, value, wallet)
     text = f"{relayed.owner} allows {relayed.spender} to take {relayed.value.usdc} USDC: {relayed.tx_hash}"
     print_value(relayed, as_json, text)
 
