@@ -42,8 +42,9 @@ def session_rejected(rejected: Rejected, terms: Terms | None = None) -> Exceptio
             return RefusedError(refusal)
         case RejectedWhy.UNPAID:
             message = (
-                "The charge of an earlier session of the wallet is not paid. Its balance and allowance must cover the "
-                f"charge, and so must any limits that it set on the settlement contract: {_RAISE_LIMITS}"
+                "The charge of an earlier session of the wallet is not paid. Put USDC into the wallet, and give the "
+                "settlement contract an allowance for it: in the console under Wallet, or with `approve` of the USDC "
+                f"contract. Limits that the wallet set must cover the charge too: {_RAISE_LIMITS}"
             )
             return RefusedError(Refusal(Code.NOT_AUTHORIZED, "wallet:unpaid", message))
         case RejectedWhy.KEY_LIMIT:

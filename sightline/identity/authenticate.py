@@ -136,8 +136,10 @@ class Authenticator:
     async def _key_principal(self, authorization: str) -> ApiKeyPrincipal:
         scheme, _, key = authorization.partition(" ")
         key = key.strip(" ")
-        if len(authorization) > _CREDENTIAL_LENGTH_MAX or scheme.lower() != "bearer":
+        if len(authorization) > _CREDENTIAL_LENGTH_MAX:
             _refuse(refusals.INVALID_CREDENTIAL)
+        if scheme.lower() != "bearer":
+            _refuse(refusals.NO_BEARER)
         if not key:
             _refuse(refusals.MISSING_CREDENTIAL)
         record = await self._record(key, self._hasher.digest(key))

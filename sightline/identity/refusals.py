@@ -11,6 +11,11 @@ INVALID_CREDENTIAL: Final = Refusal(
     Code.NOT_AUTHENTICATED, "auth:credential", "The API key or session cookie is not valid"
 )
 """Malformed, unknown, forged or of another deployment. The answer does not say which."""
+NO_BEARER: Final = Refusal(
+    Code.NOT_AUTHENTICATED,
+    "auth:credential",
+    "The header has no scheme Bearer. Send an API key as Authorization: Bearer svc_...",
+)
 EXPIRED_SESSION: Final = Refusal(Code.NOT_AUTHENTICATED, "auth:session", "The sign-in has expired; sign in again")
 SIGNATURE_NEEDED: Final = Refusal(
     Code.NOT_AUTHENTICATED,

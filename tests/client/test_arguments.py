@@ -33,6 +33,7 @@ from sightline_client import (
     NotAuthorizedError,
     NotReachedError,
     OutcomeUnknownError,
+    RateLimitedError,
     RetryPolicy,
     Sightline,
     SightlineError,
@@ -334,6 +335,14 @@ def test_a_refusal_is_explained_by_its_own_reason_and_not_by_the_text_of_its_cod
     assert str(InvalidInputError(400, body)) == "400 INVALID_INPUT (clip:off): No clips. Fetch frames instead."
     unexplained = {"code": "INVALID_INPUT", "message": "Invalid request payload", "detail": "body:json"}
     assert "Invalid request payload. Correct the field" in str(InvalidInputError(400, unexplained))
+
+
+def test_a_session_that_is_over_and_a_rate_limit_say_what_is_possible() -> None:
+    over = {"code": "INVALID_STATE", "detail": "session:state", "hint": "Not while ENDED", "state": "ENDED"}
+    assert str(InvalidStateError(409, over)).endswith("Not while ENDED. The session is over: request another one.")
+    assert str(InvalidStateError(409, over | {"state": "LIVE"})).endswith("which calls are allowed.")
+    many = {"code": "RATE_LIMITED", "detail": "session:messages", "hint": "At most 10 messages in a minute"}
+    assert str(RateLimitedError(429, many, {"retry-after": "37"})).endswith("in a minute. Try again in 37 s.")
 
 
 async def test_a_call_of_a_closed_client_says_so() -> None:

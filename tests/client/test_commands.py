@@ -61,12 +61,15 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
 
 def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any], tmp_path: Path) -> None:
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), code=1)
-    first, last = said.splitlines()
+    requested, first, last = said.splitlines()
+    assert re.fullmatch(r"Session \S{36} is requested\.", requested)
     assert first == "No operator is available at -33.86, 151.2 now. Waiting for one, at most 6 s."
     assert "No operator was available at -33.86, 151.2 within 6 s." in last
     assert "--wait" in last
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), "--json", code=1)
-    assert json.loads(said)["code"] == "NoOperatorError", "under --json stderr has JSON alone"
+    named, error = map(json.loads, said.splitlines())
+    assert list(named) == ["sessionId"]
+    assert error["code"] == "NoOperatorError", "under --json stderr has JSON alone"
 
 
 def test_a_request_that_finds_no_operator_is_cancelled(dev: dict[str, Any]) -> None:
@@ -203,7 +206,9 @@ def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_p
     )  # fmt: skip
     with watch:
         assert watch.stderr is not None
-        assert json.loads(watch.stderr.readline()).keys() == {"frame", "ageMs", "meterState"}
+        named, saved = json.loads(watch.stderr.readline()), json.loads(watch.stderr.readline())
+        assert saved.keys() == {"sessionId", "frame", "ageMs", "meterState"}
+        assert named == {"sessionId": saved["sessionId"]}
         watch.terminate()
         printed, _ = watch.communicate(timeout=60)
     assert watch.returncode == 0
@@ -319,6 +324,12 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     assert "works until" in sightline(dev, "keys", "revoke", key["keyId"], **wallet)
     mint = ("keys", "mint", "agent", "--scope", "sessions:read", "--per-session", "0.05", "--per-day", "1", "--json")
     limits = json.loads(sightline(dev, *mint, **wallet))["limits"]
+    assert "agent  sessions:read  at most 0.05 USDC a session, 1 USDC a day" in sightline(dev, "keys", "list", **wallet)
+    sightline(dev, "signup", "--role", "SUPPLIER", "--slug", f"second-{made['slug']}"[:32], **wallet)
+    assert "Name one with --workspace" in sightline(dev, "keys", "list", code=1, **wallet)
+    of_key = sightline(dev, "keys", "list", **wallet, SIGHTLINE_API_KEY=made["apiKey"])
+    assert "agent" in of_key, "of the workspace of the key"
+    wallet["SIGHTLINE_API_KEY"] = made["apiKey"]
     assert limits == {"perSessionMicroUsdc": "50000", "perDayMicroUsdc": "1000000"}
     paid = {"SIGHTLINE_API_KEY": made["apiKey"]}
     session = json.loads(sightline(dev, "request", str(dev["lat"]), str(dev["lng"]), "--json", **paid))
@@ -326,6 +337,44 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     over = json.loads(sightline(dev, "end", session["id"], "--json", **paid))
     assert over["state"] in {"ENDED", "CANCELLED"}
     assert "Run `sightline signup`" in sightline(dev, "login", code=1, SIGHTLINE_WALLET_KEY="0x" + "77" * 32)
+
+
+def test_a_wallet_without_funds_is_told_what_it_needs_and_approve_gives_the_allowance(dev: dict[str, Any]) -> None:
+    def said(*arguments: str, **env: str) -> tuple[str, str]:
+        known = {"SIGHTLINE_URL": dev["url"]}
+        line = [*COMMAND, *arguments]
+        done = subprocess.run(
+            line, env=os.environ | known | env, capture_output=True, text=True, timeout=90, check=True
+        )
+        return done.stdout, done.stderr
+
+    made, empty = said("signup", "--json", SIGHTLINE_WALLET_KEY="")
+    new = json.loads(made)
+    env = {"SIGHTLINE_API_KEY": new["apiKey"], "SIGHTLINE_WALLET_KEY": new["walletKey"]}
+    warning = json.loads(empty)["warning"]
+    assert f"The wallet is empty. Send USDC to {new['walletAddress']}, then run `sightline approve 5`" in warning
+    assert f"`sightline faucet {new['walletAddress']} 5000000`" in warning
+
+    place = (str(dev["lat"]), str(dev["lng"]))
+    session_id, warned = said("request", *place, **env)
+    said("end", session_id.strip(), **env)
+    assert "The wallet covers nothing of the" in warned
+    assert f"Send USDC to {new['walletAddress']}: its balance is 0. Run `sightline approve " in warned
+
+    said("faucet", new["walletAddress"], "5000000", "--data-dir", dev["dataDir"])
+    allowed = json.loads(said("approve", "5", "--json", **env)[0])
+    assert (allowed["owner"], allowed["value"]) == (new["walletAddress"], "5000000")
+
+    def is_funded() -> bool:
+        wallet = json.loads(said("wallet", "--json", **env)[0])
+        return int(wallet["trackedAllowance"]) > 4 * MICRO and wallet["heldMicroUsdc"] == "0"
+
+    assert any(is_funded() for _ in range(60)), "the service reads the chain, and is paid what the first session cost"
+    session_id, warned = said("request", *place, **env)
+    said("end", session_id.strip(), **env)
+    assert "wallet" not in warned
+    other = sightline(dev, "approve", "5", code=1, SIGHTLINE_WALLET_KEY=new["walletKey"])
+    assert "is not that of the API key's workspace" in other
 
 
 def test_the_link_of_dev_opens_the_console_with_the_consumers_wallet(dev: dict[str, Any]) -> None:

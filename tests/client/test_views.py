@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from sightline_client import AsyncSightline, NoOperatorError, NotAuthorizedError, RevokedApiKeyError, SessionOverError
+from tests.http.fakes import a_clip
 from tests.http.world import Party, data_of, open_world
 
 
@@ -62,6 +63,7 @@ async def test_a_program_without_a_line_of_code_for_it_is_told_once_that_a_view_
                     nursery.cancel_scope.cancel()
         said = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "sightline_client"]
         assert said == [
+            ("INFO", f"Session {view.session.id} is requested."),
             ("WARNING", "No operator is available at 5.0, 5.5 now. Waiting for one, at most 4 s."),
             ("INFO", f"Session {view.session.id} has an operator. Waiting until its device films."),
         ]
@@ -102,6 +104,42 @@ async def test_a_frame_asked_for_after_the_block_is_refused_as_such_and_not_as_a
                     nursery.cancel_scope.cancel()
             with pytest.raises(SessionOverError, match=r"ENDED \(CONSUMER_ENDED\) and has no more frames\. Fetch"):
                 await view.frame()
+
+
+async def test_a_clip_asked_for_at_once_waits_for_the_first_video_and_ends_with_the_view() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
+            nursery.start_soon(start_assigned, operator)
+            with trio.fail_after(30):
+                async with sl.view(5.0, 5.0) as view:
+
+                    async def film() -> None:
+                        while not world.video.clip_seconds:
+                            await trio.lowlevel.checkpoint()
+                        world.video.keep(view.session.id, a_clip(world.clock.now_ms(), b"video"))
+
+                    nursery.start_soon(film)
+                    assert (await view.clip(3)).video == b"video"
+                    assert world.video.clip_seconds == [3, 3]
+                    assert (await sl.sessions.clip(view.session.id, 4)).video == b"video"
+                with pytest.raises(SessionOverError, match=r"ENDED \(CONSUMER_ENDED\)"):
+                    await view.clip()
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_message_to_the_operator_is_returned() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
+            nursery.start_soon(start_assigned, operator)
+            async with sl.view(5.0, 5.0) as view:
+                await view.tell("turn left")
+                told = await view.tell("closer")
+                nursery.cancel_scope.cancel()
+        assert (told.number, told.text) == (2, "closer")
 
 
 async def test_a_view_is_dispatched_again_when_its_operator_does_not_start() -> None:

@@ -92,6 +92,7 @@ NOT_AGAIN = Refusal(
     "The operator was assigned to this session before, and declined it or did not start it",
     state=SessionState.REQUESTED,
 )
+NOT_ENDED = "The session is REQUESTED, and has no operator yet: cancel it with DELETE instead of POST .../end"
 NOT_ACKNOWLEDGED = "NOT_ACKNOWLEDGED"
 """Reason of a REOPENED event: the dispatched operator did not acknowledge in time."""
 DECLINED = "DECLINED"
@@ -297,8 +298,10 @@ def _in_requested(
             return _close(session, SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED, now_ms, EventKind.CANCELLED)
         case End(by=Party.PLATFORM):
             return _close(session, SessionState.CANCELLED, EndReason.PLATFORM_ENDED, now_ms, EventKind.CANCELLED)
+        case End():
+            return replace(wrong_state(session), message=NOT_ENDED)
         case (
-            BeginFunding() | GoLive() | End() | CancelAssignment() | Withdraw() | Decline() | BeginExtending()
+            BeginFunding() | GoLive() | CancelAssignment() | Withdraw() | Decline() | BeginExtending()
             | Extend() | Say()
         ):  # fmt: skip
             return wrong_state(session)

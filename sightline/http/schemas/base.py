@@ -41,7 +41,12 @@ HASH_PATTERN: Final = r"^0x[0-9a-f]{64}$"
 DECIMAL_PATTERN: Final = r"^-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?$"
 """A number as in JSON."""
 INTEGER_PATTERN: Final = r"^[0-9]{1,16}$"
-_FORMS: Final = {UUID_PATTERN: "not a UUID", ADDRESS_PATTERN: "not an address, 0x and 40 hex digits"}
+_FORMS: Final = {
+    UUID_PATTERN: "not a UUID",
+    ADDRESS_PATTERN: "not an address, 0x and 40 hex digits",
+    LINE_PATTERN: "must be one line, without tabs and other control characters",
+    TEXT_PATTERN: "must have no character U+0000",
+}
 """Messages for values that do not match a pattern, in place of the regular expression."""
 COORDINATE_DECIMALS: Final = 6
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

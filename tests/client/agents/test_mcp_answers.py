@@ -11,6 +11,7 @@ from sightline.ports.video import ClipMissing, ClipMissingReason
 from sightline_client import AsyncSightline
 from sightline_client.mcp_confirm import Confirm
 from sightline_client.mcp_server import build_server
+from tests.http.fakes import a_clip
 from tests.http.world import BERLIN, Party, World, open_world
 
 PLACE = {"lat": BERLIN["lat"], "lng": BERLIN["lng"], "seconds": 60}
@@ -77,6 +78,25 @@ async def test_the_first_picture_of_a_view_is_waited_for() -> None:
             assert [each.type for each in result.content] == ["image", "text"]
 
 
+async def test_the_first_video_of_a_view_is_waited_for_before_a_link_to_a_clip_is_given() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        async with agent_of(world, consumer) as client, trio.open_nursery() as nursery:
+
+            async def film() -> None:
+                while not world.video.clip_seconds:
+                    await trio.lowlevel.checkpoint()
+                world.video.keep(session_id, a_clip(world.clock.now_ms(), b"video"))
+
+            nursery.start_soon(film)
+            result = await client.call_tool("get_clip", {"session_id": session_id})
+            assert [each.type for each in result.content] == ["resource_link"]
+            world.video.keep(session_id, ClipMissing(reason=ClipMissingReason.STALE))
+            said = await refusal(client, "get_clip", session_id=session_id)
+            assert said.endswith("No video has arrived for some seconds. Try again in 1 s.")
+
+
 async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
@@ -84,6 +104,7 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
         async with agent_of(world, consumer) as client:
             ended = (await client.call_tool("end_session", {"session_id": session_id})).structured_content
             assert "verify_receipt" in ended["nextStep"]
+            assert ended["holdUsdc"] is None, "nothing is held"
             said = await refusal(client, "get_frame", session_id=session_id)
             assert said.startswith("INVALID_STATE (session:notLive): ")
             assert said.count("INVALID_STATE") == 1

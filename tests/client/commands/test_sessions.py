@@ -1,11 +1,15 @@
 """`sightline sessions`: what the HTTP interface lists, as a table or as JSON lines."""
 
 import json
+import os
 from pathlib import Path
 
+from sightline_client import Event
+from sightline_client.commands.event_lines import EventLines
 from sightline_client.commands.sessions import PAGE_MAX, ListedState
-from sightline_client.models import SessionState
+from sightline_client.models import Session, SessionLocation, SessionState
 from tests.client.commands.program import sightline
+from tests.http.fakes import a_clip
 from tests.http.world import BERLIN, Party, World, data_of, open_world
 
 
@@ -109,3 +113,75 @@ async def test_a_line_is_told_to_the_operator_of_a_live_session() -> None:
     assert json.loads(as_json.stdout) == read[1]
     assert [each["text"] for each in read] == ["turn left", "hold still"]
     assert empty.returncode == 2
+
+
+async def test_a_clip_gets_the_suffix_of_its_kind_once(tmp_path: Path) -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        world.video.keep(session_id, a_clip(world.clock.now_ms(), b"video"))
+        for name in ("c.mp4", "c"):
+            done = await sightline(world, consumer, "clip", session_id, "--out", str(tmp_path / name))
+            assert done.stdout.startswith(f"{tmp_path}/c.mp4: ")
+    assert os.listdir(tmp_path) == ["c.mp4"]
+
+
+async def test_a_state_that_no_session_has_is_named_with_those_that_there_are() -> None:
+    async with open_world() as world:
+        done = await sightline(world, None, "sessions", "--state", "FOO", "--json")
+    assert "'FOO' is not one of REQUESTED, ASSIGNED, LIVE" in json.loads(done.stderr)["message"]
+
+
+async def test_a_request_without_an_operator_says_only_that() -> None:
+    async with open_world() as world:
+        done = await sightline(world, await world.party("CONSUMER"), "request", "5", "5")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "costs at most" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("No operator was available at 5.0, 5.0 now.")
+
+
+async def test_a_key_that_may_not_read_the_wallet_is_told_nothing_of_it() -> None:
+    async with open_world() as world:
+        buyer = await world.party("CONSUMER")
+        blind = await world.party("CONSUMER", scopes=["sessions:create", "sessions:read", "pricing:read"])
+        for party, lines in ((buyer, 2), (blind, 1)):
+            done = await sightline(world, party, "request", "5", "5")
+            assert len(done.stderr.splitlines()) == lines, done.stderr
+
+
+async def test_watch_names_its_session_before_an_operator_is_found(tmp_path: Path) -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        words = ("watch", "5", "5", "--wait", "0", "--out", str(tmp_path))
+        as_text = await sightline(world, consumer, *words)
+        as_json = await sightline(world, consumer, *words, "--json")
+        listed = data_of(await consumer.key.get("/api/v1/sessions"))["items"]
+    assert f"Session {listed[1]['id']} is requested." in as_text.stderr.splitlines()
+    assert {"sessionId": listed[0]["id"]} in [json.loads(line) for line in as_json.stderr.splitlines()]
+
+
+async def test_listen_says_what_happened_to_a_session() -> None:
+    lines = EventLines()
+
+    def line(**changed: object) -> str:
+        return lines.line(Event(1, "session", Session.model_validate(known | changed), known | changed))
+
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        live = await world.live(consumer, operator)
+        known = data_of(await consumer.key.get(f"/api/v1/sessions/{live['id']}"))
+    named = f"session    {known['id']}  LIVE"
+    assert line() == named
+    assert line(pauseReason="MEDIA_LOST") == f"{named}, paused: the operator's device sends no video"
+    until = known["expiresAt"] = "2026-11-27T12:00:00.000Z"
+    longer = known["maxDurationSeconds"] = known["maxDurationSeconds"] + 60
+    assert line() == f"{named}, no longer paused, extended to {longer} s, until {until[:19]}Z"
+    known["messages"] = [{"number": 1, "sentAt": until, "text": "turn left"}]
+    assert line() == f"{named}, message 1: turn left"
+    assert line() == named
+    assert line(state="ENDED", endReason="CONSUMER_ENDED") == f"session    {known['id']}  ENDED, CONSUMER_ENDED"
+    assert lines.line(Event(2, "requestClosed", None, {"sessionId": known["id"]})) == f"requestClosed  {known['id']}"
+    place = {"lat": 1.5, "lng": 2.5, "accuracyMeters": 5, "capturedAt": until, "receivedAt": until}
+    at = SessionLocation.model_validate(place | {"sessionId": known["id"], "inGeofence": True})
+    said = lines.line(Event(3, "location", at, {"sessionId": known["id"]}))
+    assert said == f"location   {known['id']}  1.5 2.5, inside the geofence"

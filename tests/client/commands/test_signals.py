@@ -1,8 +1,10 @@
 """SIGTERM, and SIGINT that was ignored at the start, stop a command as Ctrl-C does."""
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +36,11 @@ def test_a_command_ends_what_it_began(sent: signal.Signals) -> None:
         assert process.stdout.readline() == "works\n"
         process.send_signal(sent)
         assert process.communicate(timeout=20)[0] == "ended\ninterrupted\n"
+
+
+def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path: Path) -> None:
+    """As if it came while typer is imported, which takes most of the time."""
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    command, env = [sys.executable, "-m", "sightline_client", "sessions"], os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -21,11 +21,12 @@ async def log_until_online_or_offline(world: World, operator: Party, *options: s
     line = [sys.executable, "-m", "sightline_client", "device", "--api", world.base_url, "--lat", "1", "--lng", "2"]
     process = await trio.lowlevel.open_process([*line, *options], stderr=subprocess.PIPE, env=env)
     assert process.stderr is not None
-    said = b""
+    said, is_stopped = b"", False
     with trio.fail_after(60):
         async for chunk in process.stderr:
             said += chunk
-            if b"availability_changed" in said and process.returncode is None:
+            if b"availability_changed" in said and not is_stopped:
+                is_stopped = True
                 process.terminate()
         assert await process.wait() == 0, said
     return [json.loads(each) for each in said.decode().splitlines()]
@@ -66,8 +67,8 @@ async def test_a_workspace_is_online_while_a_device_runs_that_is_told_so() -> No
         operator = await world.party("SUPPLIER")
         log = await log_until_online_or_offline(world, operator, "--online")
         shown = (await operator.key.get(operator.path)).json()["data"]
-    (found,) = [entry for entry in log if entry["event"] == "availability_changed"]
-    assert (found["availability"], shown["availabilityState"]) == ("ONLINE", "OFFLINE")
+    found, last = [entry for entry in log if entry["event"] == "availability_changed"]
+    assert (found["availability"], last["availability"], shown["availabilityState"]) == ("ONLINE", "OFFLINE", "OFFLINE")
     assert "advice" not in found
     (without,) = [entry for entry in log if entry["event"] == "no_area"]
     assert without["level"] == "warning"
@@ -81,7 +82,7 @@ async def test_a_device_that_stops_while_it_films_ends_the_session_and_is_offlin
         line = [sys.executable, "-m", "sightline_client", "device", "--api", world.base_url, "--lat", "1", "--lng", "2"]
         process = await trio.lowlevel.open_process([*line, "--online"], stderr=subprocess.PIPE, env=env)
         assert process.stderr is not None
-        said, session_id = b"", ""
+        said, session_id, is_stopped = b"", "", False
         with trio.fail_after(60):
             async for chunk in process.stderr:
                 said += chunk
@@ -89,13 +90,16 @@ async def test_a_device_that_stops_while_it_films_ends_the_session_and_is_offlin
                     session_id = (await world.request(consumer, lat=1, lng=2))["id"]
                     path = f"/api/v1/sessions/{session_id}"
                     data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
-                if b"session_started" in said and process.returncode is None:
+                if b"session_started" in said and not is_stopped:
+                    is_stopped = True
                     process.terminate()
             assert await process.wait() == 0, said
         session = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))
         shown = data_of(await operator.key.get(operator.path))
     assert (session["state"], session["endReason"]) == ("ENDED", "OPERATOR_ENDED")
     assert shown["availabilityState"] == "OFFLINE"
+    last = json.loads(said.splitlines()[-1])
+    assert (last["event"], last["availability"]) == ("availability_changed", "OFFLINE")
 
 
 async def test_a_device_outside_of_its_area_says_so_and_a_command_moves_the_area() -> None:

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from sightline_client import AsyncSightline, operator
-from sightline_client.models import Session
+from sightline_client.models import OperatorMessage, Session, Workspace
 from sightline_client.operator import Operator, Position, operator_client
 from tests.http.world import BERLIN, open_world
 
@@ -33,6 +33,53 @@ async def test_a_device_reports_its_position_at_once_when_a_session_starts(monke
                         await trio.lowlevel.checkpoint()
             assert (frame.location.lat, frame.location.lng) == (BERLIN["lat"], BERLIN["lng"])
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_plain_or_an_async_function_hears_messages_and_availability(is_async: bool) -> None:
+    async with open_world() as world:
+        consumer, filming = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await filming.go_online()
+        heard: list[str] = []
+
+        def hear(_session: Session, message: OperatorMessage) -> None:
+            heard.append(message.text)
+
+        async def hear_async(session: Session, message: OperatorMessage) -> None:
+            await trio.lowlevel.checkpoint()
+            hear(session, message)
+
+        def see(workspace: Workspace) -> None:
+            heard.append(str(workspace.availability_state))
+
+        async def see_async(workspace: Workspace) -> None:
+            await trio.lowlevel.checkpoint()
+            see(workspace)
+
+        async def publish(_session: Session) -> None:
+            await trio.sleep_forever()
+
+        async with (
+            operator_client(world.base_url, filming.plaintext) as device_client,
+            AsyncSightline(world.base_url, consumer.plaintext) as sl,
+            trio.open_nursery() as nursery,
+        ):
+            device = Operator(
+                device_client,
+                position=lambda: Position(**BERLIN),
+                publish=publish,
+                on_message=hear_async if is_async else hear,
+                on_availability=see_async if is_async else see,
+            )
+            nursery.start_soon(device.run)
+            with trio.fail_after(20):
+                async with sl.view(BERLIN["lat"], BERLIN["lng"]) as view:
+                    await view.tell("turn left")
+                    while len(heard) < 2:
+                        await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        assert heard.count("turn left") == 1
+        assert len(heard) > 1, "the state at the start"
 
 
 async def test_a_device_goes_on_after_the_heartbeats_of_the_run_before_and_reports_a_later_refusal() -> None:

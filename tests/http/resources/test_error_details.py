@@ -74,6 +74,22 @@ async def test_a_wrong_key_is_called_a_wrong_key(world: World) -> None:
     assert refused.json()["hint"] == "The API key or session cookie is not valid"
 
 
+async def test_a_key_without_the_scheme_bearer_is_told_the_form(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    refused = await consumer.key.having(authorization=consumer.plaintext).get("/api/v1/me")
+    assert error_of(refused) == (401, "NOT_AUTHENTICATED", "auth:credential")
+    assert refused.json()["hint"].endswith("Send an API key as Authorization: Bearer svc_...")
+
+
+async def test_the_end_of_a_session_without_an_operator_names_the_cancellation(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    session = await world.request(consumer)
+    refused = await consumer.key.post(f"/api/v1/sessions/{session['id']}/end")
+    assert error_of(refused) == (409, "INVALID_STATE", "session:state")
+    assert refused.json()["state"] == "REQUESTED"
+    assert "cancel it with DELETE" in refused.json()["hint"]
+
+
 @pytest.mark.parametrize(
     ("field", "label", "meant"),
     [

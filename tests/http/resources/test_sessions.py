@@ -577,6 +577,12 @@ async def test_a_message_is_one_visible_line_of_at_most_200_characters(world: Wo
     assert refused == (400, "INVALID_INPUT", "session:message")
 
 
+async def test_a_message_with_a_line_break_is_refused_in_words(world: World) -> None:
+    consumer, _, _, path = await a_view(world)
+    refused = await consumer.key.post(f"{path}/messages", {"text": "two\nlines"})
+    assert refused.json()["hint"] == "text: must be one line, without tabs and other control characters"
+
+
 async def test_more_messages_than_a_minute_takes_are_asked_to_wait(world: World) -> None:
     consumer, _, _, path = await a_view(world)
     for _ in range(MESSAGES_PER_MINUTE):

@@ -47,11 +47,14 @@ NEXT_STEPS: Mapping[str, str] = {
     "auth:credential": "Check key= or SIGHTLINE_API_KEY: this server does not know it; `sightline login` mints a key.",
     "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
     "session:funds": "Deposit USDC; without escrow, give the settlement contract an allowance for it too.",
+    "wallet:unpaid": "`sightline approve` gives the allowance. The charge is then paid by itself.",
     "clip:off": "Fetch frames instead.",
     "clip:signed": "Ask for the clip without signed.",
     "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
 }
 """Next step of a detail, where that of its class does not fit."""
+CLIP_NOT_RECEIVED: Final = "clip:notReceived"
+"""Detail of the refusal of a clip before the first video arrives."""
 
 
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
@@ -182,13 +185,20 @@ class SessionNotFoundError(NotFoundError):
 class FrameNotAvailableError(NotFoundError):
     """No frame is decoded yet, or the newest one is too old."""
 
-    next_step = "Try again after retry_after_s."
+    def _step(self) -> str:
+        return "" if self.retry_after_s is None else f"Try again in {self.retry_after_s} s."
 
 
 class InvalidStateError(ApiError):
     """The current state (`state`) does not allow the call."""
 
     next_step = "Read the session; its state decides which calls are allowed."
+
+    def _step(self) -> str:
+        is_of_session = self.detail is not None and self.detail.startswith("session:")
+        if is_of_session and self.state in ("ENDED", "CANCELLED", "EXPIRED"):
+            return "The session is over: request another one."
+        return super()._step()
 
 
 class ConflictError(ApiError):
@@ -198,7 +208,8 @@ class ConflictError(ApiError):
 class RateLimitedError(ApiError):
     """Too many calls. The client has already retried."""
 
-    next_step = "Make fewer calls."
+    def _step(self) -> str:
+        return "Make fewer calls." if self.retry_after_s is None else f"Try again in {self.retry_after_s} s."
 
 
 class InternalError(ApiError):

@@ -83,7 +83,7 @@ class SessionAnswer(Answer):
     clean_seconds: Annotated[int, Field(description="Seconds that are charged so far")]
     cost_so_far_usdc: Usdc
     charged_usdc: Annotated[str, Field(description="USDC as decimal text; 0 until the session is over")]
-    hold_usdc: Usdc
+    hold_usdc: Annotated[str | None, Field(description="The most that it can cost, in USDC; null when it is over")]
     expires_at: Time | None
     next_step: Annotated[str | None, Field(description="What to call next")]
 
@@ -100,7 +100,7 @@ class SessionAnswer(Answer):
             clean_seconds=session.clean_seconds,
             cost_so_far_usdc=str(session.accrued_micro_usdc.usdc),
             charged_usdc=str(session.charged_micro_usdc.usdc),
-            hold_usdc=str(session.hold_micro_usdc.usdc),
+            hold_usdc=None if session.state.is_over else str(session.hold_micro_usdc.usdc),
             expires_at=session.expires_at,
             next_step=NEXT_STEP.get(session.state),
         )

@@ -23,6 +23,7 @@ from typing_extensions import override
 
 from sightline_client._async.client import DEFAULT_URL, AsyncSightline
 from sightline_client.errors import (
+    CLIP_NOT_RECEIVED,
     ApiError,
     ConflictError,
     FrameNotAvailableError,
@@ -90,7 +91,7 @@ ABOVE_MAXIMUM: Final = "pricing:aboveMaximum"
 STALE: Final = "frame:stale"
 NOT_DECODED: Final = "frame:notDecoded"
 FIRST_WITHIN_S: Final = 15.0
-"""How long a call waits for the first frame of a view."""
+"""How long a call waits for the first frame or video of a view."""
 MISMATCH: Final = "idempotency:mismatch"
 WIDTH: Final = 768
 WIDTH_MAX: Final = 1568
@@ -265,7 +266,7 @@ class Tools:
             session = await sl.sessions.get(session_id)
             if session.state != SessionState.LIVE:
                 raise ToolError(f"INVALID_STATE: the session is {session.state}. A clip can be made while it is LIVE.")
-            await sl.sessions.clip(session_id, seconds=1)  # a server that keeps no video says so now, not in the link
+            await _require_video(sl, session_id)  # a server that keeps no video says so now, not in the link
         return [
             ResourceLink(
                 type="resource_link",
@@ -470,6 +471,20 @@ async def _newest_frame(sl: AsyncSightline, session_id: str, width: int, after: 
             if error.detail != NOT_DECODED or anyio.current_time() > ends_at_s:
                 raise
         await anyio.sleep(POLL_S)
+
+
+async def _require_video(sl: AsyncSightline, session_id: str) -> None:
+    """Wait until a clip can be made: the first video of a view may arrive some seconds after it is LIVE."""
+    ends_at_s = anyio.current_time() + FIRST_WITHIN_S
+    while True:
+        try:
+            await sl.sessions.clip(session_id, 1)
+            return
+        except FrameNotAvailableError as error:
+            if error.detail != CLIP_NOT_RECEIVED or anyio.current_time() > ends_at_s:
+                raise
+            delay_s = float(error.retry_after_s or 1)
+        await anyio.sleep(delay_s)
 
 
 async def _until_live(sl: AsyncSightline, session_id: str) -> Session:

@@ -75,8 +75,9 @@ class Operator:
             while the session is LIVE if it returns.
         accept: Chooses among the open sessions that this workspace can see; default: only dispatched ones.
         decline: Chooses which assigned sessions to refuse, before they are started; default: none.
-        on_availability: Called with the workspace at the start and when its availability changes.
-        on_message: Called with each message of the consumer, such as "turn left", once and within a second.
+        on_availability: Called with the workspace at the start and when its availability changes. It may be async.
+        on_message: Called with the session and each message of the consumer, such as "turn left", once and within a
+            second. It may be async; the next message, and the end of the session, wait until it returns.
         report: Receives events for a log.
     """
 
@@ -88,8 +89,8 @@ class Operator:
         publish: Callable[[Session], Awaitable[None]],
         accept: Callable[[Session], bool] | None = None,
         decline: Callable[[Session], bool] | None = None,
-        on_availability: Callable[[Workspace], None] | None = None,
-        on_message: Callable[[Session, OperatorMessage], None] | None = None,
+        on_availability: Callable[[Workspace], Awaitable[None] | None] | None = None,
+        on_message: Callable[[Session, OperatorMessage], Awaitable[None] | None] | None = None,
         report: Report = log_event,
     ) -> None:
         self._client = client
@@ -253,12 +254,12 @@ class Operator:
             await anyio.sleep(LOOK_EVERY_S)
             with suppress(SightlineError):
                 session = await self._client.sessions.get(session_id)
-                self._hear(session)
+                await self._hear(session)
                 if session.state != "LIVE":
                     self._report("session_over", session_id=session_id, state=str(session.state))
                     return
 
-    def _hear(self, session: Session) -> None:
+    async def _hear(self, session: Session) -> None:
         """Pass on the messages that are new."""
         before = self._heard[1] if self._heard[0] == session.id else 0
         for message in session.messages:
@@ -266,7 +267,7 @@ class Operator:
                 self._heard = (session.id, message.number)
                 self._report("consumer_said", session_id=session.id, text=message.text)
                 if self._on_message is not None:
-                    self._on_message(session, message)
+                    await _awaited(self._on_message(session, message))
 
     async def _watch_availability(self) -> None:
         told: Availability | None = None
@@ -274,9 +275,15 @@ class Operator:
             with suppress(SightlineError):
                 workspace = await self._client.workspaces.get(self._workspace_id)
                 if workspace.availability_state != told and self._on_availability is not None:
-                    self._on_availability(workspace)
+                    await _awaited(self._on_availability(workspace))
                 told = workspace.availability_state
             await anyio.sleep(AVAILABILITY_EVERY_S)
+
+
+async def _awaited(made: Awaitable[None] | None) -> None:
+    """Wait for what an async function made; a plain one has returned None."""
+    if made is not None:
+        await made
 
 
 def operator_client(url: str | None = None, key: str | None = None) -> AsyncSightline:

@@ -661,7 +661,7 @@ class AsyncSessions:
 
         return AsyncFrames(fetch, fps=fps, width=width)
 
-    async def clip(self, session_id: str, *, seconds: int = 10, signed: bool | None = None) -> Clip:
+    async def clip(self, session_id: str, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file. It starts at the keyframe before them.
 
         Args:

@@ -657,7 +657,7 @@ class Sessions:
 
         return Frames(fetch, fps=fps, width=width)
 
-    def clip(self, session_id: str, *, seconds: int = 10, signed: bool | None = None) -> Clip:
+    def clip(self, session_id: str, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file. It starts at the keyframe before them.
 
         Args:

@@ -10,7 +10,9 @@ from sightline_client._sync.resources import Sessions
 from sightline_client._sync.transport import Transport
 from sightline_client.clip import Clip
 from sightline_client.errors import (
+    CLIP_NOT_RECEIVED,
     EndNotConfirmedError,
+    FrameNotAvailableError,
     InvalidStateError,
     NoOperatorError,
     OutcomeUnknownError,
@@ -22,10 +24,10 @@ from sightline_client.errors import (
 from sightline_client.escrow import Payment, TypedDataSigner, sign_payment
 from sightline_client.frame import Frame
 from sightline_client.interrupts import ViewInterrupts, uninterrupted
-from sightline_client.models import Quote, Session
+from sightline_client.models import OperatorMessage, Quote, Session
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import NO_OPERATOR
-from sightline_client.runtime import monotonic_s, sync_finish, sync_sleep
+from sightline_client.runtime import REQUESTED_SESSION, monotonic_s, sync_finish, sync_sleep
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
 
@@ -104,6 +106,7 @@ class View:
         try:
             self._interrupts.open()
             self._session = self._create()
+            LOG.info("Session %s is requested.", self.session.id, extra={REQUESTED_SESSION: self.session.id})
             self._dispatch()
             self._await_live()
         except BaseException as error:
@@ -216,8 +219,7 @@ class View:
         """
         for frame in self.frames(width=width, quality=quality, signed=signed):
             return frame
-        session = self.session
-        raise SessionOverError(session.id, session.state, session.end_reason, was_live=session.started_at is not None)
+        raise self._over()
 
     def frames(
         self,
@@ -253,8 +255,26 @@ class View:
         return Frames(fetch, fps=fps, width=width)
 
     def clip(self, seconds: int = 10, *, signed: bool | None = None) -> Clip:
-        """Fetch the last seconds as a video file; see `sessions.clip`."""
-        return self._sessions.clip(self.session.id, seconds=seconds, signed=signed)
+        """Fetch the last seconds as a video file; waits until the first video arrives. See `sessions.clip`.
+
+        Raises:
+            SessionOverError: The view is over: its block was left, or the session ended by itself.
+        """
+        while True:
+            try:
+                return self._sessions.clip(self.session.id, seconds, signed=signed)
+            except FrameNotAvailableError as error:
+                if error.detail != CLIP_NOT_RECEIVED:
+                    raise
+                delay_s = float(error.retry_after_s or 1)
+            except InvalidStateError as error:
+                self.refresh()
+                raise self._over() from error
+            sync_sleep(delay_s)
+
+    def _over(self) -> SessionOverError:
+        session = self.session
+        return SessionOverError(session.id, session.state, session.end_reason, was_live=session.started_at is not None)
 
     def extend(self, seconds: int, *, max_charge: int | None = None) -> Session:
         """Add seconds to the longest duration of the view, paid as the view is.
@@ -272,9 +292,10 @@ class View:
         self._session = self._sessions.extend(self.session.id, seconds, max_hold_micro_usdc=limit, payment=payment)
         return self._session
 
-    def tell(self, text: str) -> None:
-        """Tell the operator something in a line, such as "turn left"; see `sessions.message`."""
+    def tell(self, text: str) -> OperatorMessage:
+        """Tell the operator something in a line, such as "turn left". Returns the message; see `sessions.message`."""
         self._session = self._sessions.message(self.session.id, text)
+        return self._session.messages[-1]
 
     @uninterrupted
     def end(self) -> Session:

@@ -13,6 +13,7 @@ from sightline_client.commands.client_settings import default_path, load_client_
 
 if TYPE_CHECKING:
     from sightline_client import Sightline
+    from sightline_client.models import ChainConfig
     from sightline_client.wallet import LocalWallet
 
 SCOPES: Final = {
@@ -59,15 +60,16 @@ KEY_SCOPES: Final = (
 
 
 @contextmanager
-def one_line_errors(*, as_json: bool = False) -> Iterator[None]:
+def one_line_errors(*, as_json: bool = False, names_sessions: bool = False) -> Iterator[None]:
     """Print an error of the client, or of a file, as one line of text or JSON on stderr, and exit with 1.
 
+    With `names_sessions`, a session that a view requests is named there too, and that it has an operator.
     The exit code is 2, as for a wrong command line, if the server cannot take a value.
     """
     from sightline_client.errors import SightlineError
 
     try:
-        with _warnings(as_json=as_json):
+        with _warnings(as_json=as_json, names_sessions=names_sessions):
             yield
     except (SightlineError, ValueError, OSError) as error:
         said = _file_error(error) if isinstance(error, OSError) else in_words_of_commands(str(error))
@@ -94,30 +96,36 @@ def _file_error(error: OSError) -> str:
 
 
 @contextmanager
-def _warnings(*, as_json: bool) -> Iterator[None]:
+def _warnings(*, as_json: bool, names_sessions: bool) -> Iterator[None]:
     """Print the client's warnings on stderr in the words of commands.
 
     As JSON lines, only that a server is not reached, and not the warnings of other waits.
     """
+    from sightline_client.runtime import REQUESTED_SESSION
 
     class Line(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             text = in_words_of_commands(record.getMessage())
-            typer.echo(json.dumps({"warning": text}) if as_json else text, err=True)
+            session_id = getattr(record, REQUESTED_SESSION, None)
+            if not as_json:
+                typer.echo(text, err=True)
+            elif session_id is not None:
+                typer.echo(json.dumps({"sessionId": session_id}), err=True)
+            elif record.name == transport.name:
+                typer.echo(json.dumps({"warning": text}), err=True)
 
     package, transport = logging.getLogger("sightline_client"), logging.getLogger("sightline_client.transport")
     levels = package.level, transport.level
-    package.setLevel(logging.ERROR if as_json else logging.WARNING)
+    package.setLevel(logging.INFO if names_sessions else logging.WARNING)
     transport.setLevel(logging.WARNING)
-    told = transport if as_json else package
-    before, propagated = told.handlers[:], told.propagate
-    told.handlers[:], told.propagate = [Line()], False
+    before, propagated = package.handlers[:], package.propagate
+    package.handlers[:], package.propagate = [Line()], False
     try:
         yield
     finally:
         package.setLevel(levels[0])
         transport.setLevel(levels[1])
-        told.handlers[:], told.propagate = before, propagated
+        package.handlers[:], package.propagate = before, propagated
 
 
 def _body(error: Exception, text: str) -> dict[str, object]:
@@ -196,7 +204,7 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
     return Sightline(url or settings.url, settings.api_key)
 
 
-def paying_wallet(sl: "Sightline") -> "LocalWallet | None":
+def paying_wallet(config: "ChainConfig") -> "LocalWallet | None":
     """Load the configured wallet if the server holds payments in escrow, which the wallet signs; else return None."""
     wallet = configured_wallet()
-    return wallet if wallet is not None and sl.config().is_escrow else None
+    return wallet if config.is_escrow else None

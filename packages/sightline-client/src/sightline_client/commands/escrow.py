@@ -1,13 +1,19 @@
-"""Commands for amounts in escrow: an allowance without gas; claim and reclaim, which work without the service."""
+"""Commands for payments: an allowance; claim and reclaim of amounts in escrow, which work without the service."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sightline_client.commands.access import client, one_line_errors, own_wallet
+from sightline_client.commands.access import client, one_line_errors, own_wallet, own_workspace_id
 from sightline_client.commands.options import AsJson, Url, amount, http_url
 from sightline_client.commands.printing import print_value
+
+# Each command imports the client when it runs, so that `--help` is fast.
+if TYPE_CHECKING:
+    from sightline_client import Sightline
+    from sightline_client.models import ChainConfig, RelayedPermit
+    from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Escrow"
 """Heading of `sightline --help`."""
@@ -19,26 +25,46 @@ _File = Annotated[
 _Rpc = Annotated[str, typer.Option(callback=http_url, help="JSON-RPC URL of a node of the chain.")]
 
 
-@app.command(rich_help_panel=PANEL)
+def _checked(text: str) -> str:
+    amount(text)
+    return text
+
+
+@app.command(rich_help_panel="Watch")
 def approve(
     usdc: Annotated[
-        int,
+        str,  # `--help` shows this type
         typer.Argument(
-            parser=amount, metavar="USDC", help="What sessions may be held from, such as 20; 0 takes it back."
+            callback=_checked, metavar="USDC", help="The most that may be taken in all, such as 20; 0 takes it back."
         ),
     ],
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give the escrow contract an allowance of the wallet in SIGHTLINE_WALLET_KEY, without gas.
+    """Let the service's contract take USDC of the wallet in SIGHTLINE_WALLET_KEY, for sessions.
 
-    The wallet signs a permit (EIP-2612), and the service sends it and pays for it. Mandates and payments of kind
-    consent are held from the allowance.
+    Without escrow, the wallet sends the approval, and pays its gas.
+    With escrow, it signs a permit (EIP-2612), and the service pays the gas.
+    Mandates and payments of kind consent are held from the allowance.
     """
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        relayed = sl.wallet.approve(usdc, own_wallet())
+        wallet, config, value = own_wallet(), sl.config(), amount(usdc)
+        relayed = sl.wallet.approve(value, wallet) if config.is_escrow else _approve(sl, config, value, wallet)
     text = f"{relayed.owner} allows {relayed.spender} to take {relayed.value.usdc} USDC: {relayed.tx_hash}"
     print_value(relayed, as_json, text)
+
+
+def _approve(sl: "Sightline", config: "ChainConfig", micro_usdc: int, wallet: "LocalWallet") -> "RelayedPermit":
+    """Send the approval of the settlement contract as a transaction of the workspace's wallet."""
+    from sightline_client import Chain
+    from sightline_client.models import RelayedPermit
+    from sightline_client.money import MicroUsdc
+    from sightline_client.signers import require_wallet_of
+
+    require_wallet_of(wallet, sl.workspaces.get(own_workspace_id(sl)).wallet_address)
+    spender = config.settlement_address
+    tx_hash = Chain(config.rpc_url).approve(wallet, token=config.usdc_address, spender=spender, amount=micro_usdc)
+    return RelayedPermit(owner=wallet.address, spender=spender, value=MicroUsdc(micro_usdc), tx_hash=tx_hash)
 
 
 @app.command(rich_help_panel=PANEL)

@@ -7,10 +7,11 @@ import typer
 
 from sightline_client.commands.access import client, one_line_errors
 from sightline_client.commands.options import AsJson, Lat, Lng, PlaceCommand, Url
-from sightline_client.commands.printing import print_value
+from sightline_client.commands.printing import print_value, print_warning
 
 # The commands import the client when they run, so that `--help` is fast.
 if TYPE_CHECKING:
+    from sightline_client import Sightline
     from sightline_client.models import Quote, Wallet
 
 PANEL: Final = "Watch"
@@ -72,3 +73,59 @@ def _wallet_lines(found: "Wallet", is_escrow: bool) -> Iterator[str]:
         yield f"limits     {limits.per_session_micro_usdc.usdc} a session"
         yield f"           {limits.per_day_micro_usdc.usdc} a day (UTC), of which {left} are left"
     yield f"spendable  {found.spendable_micro_usdc.usdc} for a new session"
+
+
+def warn_of_funds(sl: "Sightline", price: int, *, as_json: bool) -> None:
+    """Say before a purchase without escrow that the wallet does not cover it, unless the key may not read the wallet.
+
+    A service may sell it nevertheless. The charge stays unpaid then, and the wallet gets no further session.
+    """
+    from sightline_client.errors import NotAuthorizedError
+    from sightline_client.money import MicroUsdc
+
+    try:
+        found = sl.wallet.get()
+    except NotAuthorizedError:
+        return
+    covered = found.spendable_micro_usdc
+    if covered >= price:
+        return
+    most = MicroUsdc(price)
+    of_most = f"only {covered.usdc} USDC of the {most.usdc} USDC" if covered else f"nothing of the {most.usdc} USDC"
+    print_warning(
+        f"The wallet covers {of_most} that the session may cost. While a charge is not paid, the wallet gets no "
+        f"further session. {' '.join(_steps(found, price))}",
+        as_json,
+    )
+
+
+def _steps(found: "Wallet", price: int) -> Iterator[str]:
+    """Name what a wallet lacks for a price beside what is held."""
+    from sightline_client.money import MicroUsdc
+
+    needed = MicroUsdc(found.held_micro_usdc + price)
+    if found.tracked_balance < needed:
+        yield f"Send USDC to {found.wallet_address}: its balance is {found.tracked_balance.usdc}."
+    if found.tracked_allowance < needed:
+        yield f"Run `sightline approve {needed.usdc}` or more: its allowance is {found.tracked_allowance.usdc}."
+    if found.available_micro_usdc >= price:
+        yield "Raise the limits that it set on the settlement contract, in the console under Wallet."
+
+
+def warn_of_an_empty_wallet(sl: "Sightline", *, as_json: bool) -> None:
+    """Say after a sign-up how money gets into a wallet that has none. The client is signed in."""
+    found, config = sl.wallet.get(), sl.config()
+    if found.tracked_balance > 0:
+        return
+    given = "" if config.is_escrow else ", then run `sightline approve 5` to let sessions be paid from it"
+    test_money = (
+        f" The Wallet page of {sl.url}/console/ gives test USDC where the service has a faucet; on its machine so does "
+        f"`sightline faucet {found.wallet_address} 5000000`, with its --data-dir."
+        if config.environment == "TEST"
+        else ""
+    )
+    print_warning(
+        f"The wallet is empty. Send USDC to {found.wallet_address}{given}.{test_money} `sightline wallet` shows what a "
+        "session may cost.",
+        as_json,
+    )

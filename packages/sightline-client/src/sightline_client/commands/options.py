@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Annotated, Any, Final, cast, final
 from uuid import UUID
 
@@ -107,6 +108,19 @@ def amount(text: str) -> int:
 def usdc_option(explained: str) -> Any:
     """An option with an amount in USDC, such as 0.50; its value is in micro-USDC."""
     return typer.Option(parser=amount, metavar="USDC", help=explained)
+
+
+def choice_option(choices: type[StrEnum], explained: str) -> Any:
+    """An option with one of some words, in any case."""
+    words = [each.value for each in choices]
+
+    def parse(text: str) -> StrEnum:
+        for each in choices:
+            if each.value.lower() == text.lower():
+                return each
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(words)}.")
+
+    return typer.Option(parser=parse, metavar="|".join(words), help=explained, autocompletion=lambda: words)
 
 
 MaxCharge = Annotated[int | None, usdc_option("Highest charge; more is refused.")]

@@ -2,13 +2,18 @@
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 if TYPE_CHECKING:
     from sightline_client import Receipt
     from sightline_client.models import Model
+
+
+def print_warning(text: str, as_json: bool) -> None:
+    """Print a sentence on stderr, as a JSON line if asked for."""
+    typer.echo(json.dumps({"warning": text}) if as_json else text, err=True)
 
 
 def print_value(value: "Model | dict[str, object]", as_json: bool, text: str) -> None:
@@ -19,6 +24,18 @@ def print_value(value: "Model | dict[str, object]", as_json: bool, text: str) ->
         typer.echo(json.dumps(value))
     else:
         typer.echo(value.model_dump_json(by_alias=True))
+
+
+PAUSED: Final = {
+    "GEOFENCE_EXIT": "the operator is not at the place",
+    "LOCATION_STALE": "the operator's device sends no position",
+    "MEDIA_LOST": "the operator's device sends no video",
+}
+
+
+def pause_text(reason: str) -> str:
+    """Say why a session is paused."""
+    return PAUSED.get(reason, reason)
 
 
 def time_text(at: datetime) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sightline_client.commands.access import client, configured_wallet, one_line_errors, paying_wallet
-from sightline_client.commands.options import AsJson, Lat, Lng, MaxCharge, PlaceCommand, SessionId, Url
+from sightline_client.commands.funds import warn_of_funds
+from sightline_client.commands.options import AsJson, Lat, Lng, MaxCharge, PlaceCommand, SessionId, Url, choice_option
 from sightline_client.commands.printing import print_value, time_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
@@ -49,14 +50,12 @@ class SessionView(StrEnum):
 
 @app.command(rich_help_panel=PANEL)
 def sessions(
-    state: Annotated[
-        list[ListedState] | None, typer.Option(case_sensitive=False, help="Only this state; may be repeated.")
-    ] = None,
+    state: Annotated[list[ListedState] | None, choice_option(ListedState, "Only this state; may be repeated.")] = None,
     view: Annotated[
         SessionView | None,
-        typer.Option(
-            case_sensitive=False,
-            help="consumer: those that the workspace requested; operator: those that it films; open: those that it may "
+        choice_option(
+            SessionView,
+            "consumer: those that the workspace requested; operator: those that it films; open: those that it may "
             "accept. Default: requested and filmed ones.",
         ),
     ] = None,
@@ -104,8 +103,11 @@ def request(
     from sightline_client.retry import NO_OPERATOR
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        quote, wallet = sl.quote(lat, lng, seconds=seconds), paying_wallet(sl)
+        quote, config = sl.quote(lat, lng, seconds=seconds), sl.config()
+        wallet = paying_wallet(config)
         quote.require_within(max_charge, seconds)
+        if not config.is_escrow:
+            warn_of_funds(sl, quote.estimated_total_micro_usdc, as_json=as_json)
         terms = None if wallet is None else sl.sessions.terms(quote.quote_id, seconds=seconds)
         session = sl.sessions.create(
             lat,
@@ -116,8 +118,6 @@ def request(
             max_hold_micro_usdc=max_charge,
             payment=None if wallet is None or terms is None else sign_payment(terms, wallet),
         )
-        if not as_json:
-            typer.echo(f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC.", err=True)
         try:
             session = sl.sessions.dispatch(session.id)
         except BaseException as error:
@@ -127,7 +127,9 @@ def request(
             raise
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is bought: its id must be printed
         if not as_json:
-            typer.echo(f"It runs until `sightline end {session.id}`; `sightline frames` saves its frames.", err=True)
+            cost = f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC."
+            runs = f"It runs until `sightline end {session.id}`; `sightline frames` saves its frames."
+            typer.echo(f"{cost} {runs}", err=True)
     print_value(session, as_json, session.id)
 
 

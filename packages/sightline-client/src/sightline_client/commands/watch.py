@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum, unique
 from pathlib import Path
@@ -23,6 +24,8 @@ from sightline_client.commands.access import (
     own_workspace_id,
     paying_wallet,
 )
+from sightline_client.commands.client_settings import load_client_settings
+from sightline_client.commands.funds import warn_of_an_empty_wallet, warn_of_funds
 from sightline_client.commands.options import (
     AsJson,
     Lat,
@@ -31,17 +34,18 @@ from sightline_client.commands.options import (
     PlaceCommand,
     SessionId,
     Url,
+    choice_option,
     http_url,
     id_argument,
     usdc_option,
 )
-from sightline_client.commands.printing import payment_text, print_value, time_text
+from sightline_client.commands.printing import pause_text, payment_text, print_value, time_text
 from sightline_client.runtime import unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Event, Frame, Sightline
-    from sightline_client.models import MintedKey, MonthStatement, Session, Workspace
+    from sightline_client.models import ApiKey, MintedKey, MonthStatement, Session, Workspace
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Watch"
@@ -66,7 +70,12 @@ class Role(StrEnum):
 
 
 _InvitationId = Annotated[str, id_argument("an invitation")]
-Slug = Annotated[str | None, typer.Option("--workspace", help="Slug of the workspace; default: the wallet's only one.")]
+Slug = Annotated[
+    str | None,
+    typer.Option(
+        "--workspace", help="Slug of the workspace; default: the wallet's only one, or that of SIGHTLINE_API_KEY."
+    ),
+]
 
 
 def _statement_lines(found: "MonthStatement") -> Iterator[str]:
@@ -90,6 +99,9 @@ def _sign_in(sl: "Sightline", slug: str | None) -> str:
     all_of_them = sl.auth.sign_in(own_wallet()).workspaces
     own = [each for each in all_of_them if each.slug != f"guest-{each.id.replace('-', '')[:26]}"]  # made by x402
     found = own if slug is None else [each for each in all_of_them if each.slug == slug]
+    if slug is None and len(own) > 1:
+        named = _workspace_of_key(sl.url)
+        found = [each for each in own if each.id == named]
     if not own and slug is None:
         raise ValueError("The wallet has no workspace. Run `sightline signup` with it.")
     if len(found) != 1:
@@ -99,11 +111,21 @@ def _sign_in(sl: "Sightline", slug: str | None) -> str:
     return found[0].id
 
 
+def _workspace_of_key(url: str) -> str | None:
+    """Return the id of the workspace that the API key belongs to, if there is a key that the server knows."""
+    from sightline_client import ApiError, Sightline
+
+    key = load_client_settings().api_key
+    if not key:
+        return None
+    with Sightline(url, key) as sl, suppress(ApiError):
+        return sl.me().workspace_id
+    return None
+
+
 @app.command(rich_help_panel=PANEL)
 def signup(
-    role: Annotated[
-        Role, typer.Option(case_sensitive=False, help="What the workspace does: buy views, or film.")
-    ] = Role.CONSUMER,
+    role: Annotated[Role, choice_option(Role, "What the workspace does: buy views, or film.")] = Role.CONSUMER,
     slug: Annotated[str | None, typer.Option(help="Slug of the workspace; default: made from the address.")] = None,
     fund: Annotated[
         int | None, usdc_option("Also send this much test USDC from the faucet of --data-dir and approve it.")
@@ -137,6 +159,8 @@ def signup(
         print_value(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
         if fund is not None:
             _fund(sl, wallet, fund, data_dir)
+        elif role == Role.CONSUMER:
+            warn_of_an_empty_wallet(sl, as_json=as_json)
 
 
 def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "LocalWallet | None") -> str:
@@ -180,12 +204,22 @@ def list_keys(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> No
         found = sl.keys.list(_sign_in(sl, slug))
     for key in found:
         state = "revoked" if key.revoked_at else "valid"
-        print_value(key, as_json, f"{key.key_id}  {key.prefix}  {state:8}{key.label}  {' '.join(key.scopes)}")
+        text = f"{key.key_id}  {key.prefix}  {state:8}{key.label}  {' '.join(key.scopes)}{_limits_text(key)}"
+        print_value(key, as_json, text)
+
+
+def _limits_text(key: "ApiKey") -> str:
+    limits = key.limits
+    if limits is None:
+        return ""
+    amounts = ((limits.per_session_micro_usdc, "a session"), (limits.per_day_micro_usdc, "a day"))
+    most = ", ".join(f"{amount.usdc} USDC {of}" for amount, of in amounts if amount is not None)
+    return f"  at most {most}" if most else ""
 
 
 @keys_app.command("mint")
 def mint_key(
-    label: str,
+    label: Annotated[str, typer.Argument(help="Name of the key, as `keys list` shows it.")],
     scope: Annotated[list[str], typer.Option(help=f"May be repeated: {', '.join(KEY_SCOPES)}.")],
     per_session: Annotated[int | None, usdc_option("Most that one session of this key may cost.")] = None,
     per_day: Annotated[int | None, usdc_option("Most that the sessions of this key may cost a day.")] = None,
@@ -279,26 +313,19 @@ Width = Annotated[int | None, typer.Option(min=16, max=1920, help="Width in pixe
 Out = Annotated[Path, typer.Option(help="Directory for the frames.")]
 
 
-def _save_frame(frame: "Frame", out: Path, *, as_json: bool) -> None:
+def _save_frame(frame: "Frame", out: Path, session_id: str, *, as_json: bool) -> None:
     path = out / f"{frame.sequence:08}.jpg"
     path.write_bytes(frame.jpeg)
-    said = {"frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
+    said = {"sessionId": session_id, "frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
     text = f"{path}: {frame.age_ms} ms old, meter {frame.meter_state}"
     typer.echo(json.dumps(said) if as_json else text, err=True)
-
-
-PAUSED: Final = {
-    "GEOFENCE_EXIT": "the operator is not at the place",
-    "LOCATION_STALE": "the operator's device sends no position",
-    "MEDIA_LOST": "the operator's device sends no video",
-}
 
 
 def _say_pause(session: "Session", *, as_json: bool) -> None:
     """Print the reason of a pause."""
     reason = None if session.pause_reason is None else str(session.pause_reason)
     if reason is not None:
-        text = f"Paused, nothing is charged: {PAUSED.get(reason, reason)}."
+        text = f"Paused, nothing is charged: {pause_text(reason)}."
         typer.echo(json.dumps({"pauseReason": reason}) if as_json else text, err=True)
 
 
@@ -327,12 +354,18 @@ def watch(
     from sightline_client.errors import ApiError
     from sightline_client.models import FrameSigning
 
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        if signed and sl.config().frame_signing == FrameSigning.OFF:
-            raise ValueError("This server does not sign frames. Leave out --signed.")
+    with one_line_errors(as_json=as_json, names_sessions=True), client(api, needs_key=True) as sl:
         out.mkdir(parents=True, exist_ok=True)
-        wallet = paying_wallet(sl)
-        view = sl.view(lat, lng, seconds=seconds, max_charge=max_charge, operator_wait_s=wait, payer=wallet)
+        config = sl.config()
+        if signed and config.frame_signing == FrameSigning.OFF:
+            raise ValueError("This server does not sign frames. Leave out --signed.")
+        wallet, quote = paying_wallet(config), sl.quote(lat, lng, seconds=seconds)
+        quote.require_within(max_charge, seconds)
+        if not config.is_escrow:
+            warn_of_funds(sl, quote.estimated_total_micro_usdc, as_json=as_json)
+        view = sl.view(
+            lat, lng, seconds=seconds, quote=quote, max_charge=max_charge, operator_wait_s=wait, payer=wallet
+        )
         saved, is_stopped = 0, False
         frames = view.frames(fps=fps, width=width, signed=signed or None)
         stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
@@ -340,7 +373,7 @@ def watch(
             with view:
                 state = "RUNNING"
                 for frame in frames:
-                    _save_frame(frame, out, as_json=as_json)
+                    _save_frame(frame, out, view.session.id, as_json=as_json)
                     saved += 1
                     if frame.meter_state == "PAUSED" != state:
                         _say_pause(view.refresh(), as_json=as_json)
@@ -357,7 +390,9 @@ def watch(
             if view.is_entered and view.session.started_at is not None and not as_json:
                 typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
             raise
-        receipt, config = view.receipt(), sl.config()
+        if not as_json and view.session.charged_micro_usdc:
+            typer.echo("Waiting until the payment is confirmed.", err=True)
+        receipt = view.receipt()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {
         "id": receipt.session.id,
@@ -393,7 +428,7 @@ def frames(
             raise ValueError(f"Session {session.id} is {session.state}. It has frames while it is LIVE.")
         out.mkdir(parents=True, exist_ok=True)
         for saved, frame in enumerate(sl.sessions.frames(session.id, fps=fps, width=width), start=1):
-            _save_frame(frame, out, as_json=as_json)
+            _save_frame(frame, out, session.id, as_json=as_json)
             if saved == count:
                 break
 
@@ -402,7 +437,7 @@ def frames(
 def clip(
     session_id: SessionId,
     seconds: Annotated[int, typer.Option(min=1, max=30, help="The last seconds.")] = 10,
-    out: Annotated[Path, typer.Option(help="File without its suffix, which is .mp4, or .webm for VP8.")] = Path("clip"),
+    out: Annotated[Path, typer.Option(help="File; .mp4, or .webm for VP8, is added if missing.")] = Path("clip"),
     signed: Annotated[
         bool, typer.Option("--signed", help="Save it with content credentials, for `sightline verify`.")
     ] = False,
@@ -412,7 +447,7 @@ def clip(
     """Save the last seconds of a LIVE session as a video file. The server must keep video for clips."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         taken = sl.sessions.clip(session_id, seconds=seconds, signed=signed or None)
-        path = out.with_name(out.name + taken.suffix)
+        path = out if out.suffix == taken.suffix else out.with_name(out.name + taken.suffix)
         path.write_bytes(taken.video)
     said = {"file": str(path), "seconds": taken.seconds, "frames": taken.frames, "ageMs": taken.age_ms}
     print_value(
@@ -457,20 +492,24 @@ def listen(
             stream = sl.sessions.events(session_id)
         else:
             stream = sl.workspaces.events(own_workspace_id(sl))
-        take = _print_event if forward_to is None else _forwarding(sl, forward_to, secret, as_json)
+        take = _printing() if forward_to is None else _forwarding(sl, forward_to, secret, as_json)
         with stream as events:
             for event in events:
                 take(event, as_json)
                 sys.stdout.flush()
 
 
-def _print_event(event: "Event", as_json: bool) -> None:
-    data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
-    state = data.get("state", data.get("meterState", ""))
-    if "SUPPLIER" in data.get("roles", ()):
-        state = data.get("availabilityState", "")
-    named = data.get("sessionId", data.get("id", ""))
-    print_value({"event": event.name, "data": data}, as_json, f"{event.name:16} {named:36}  {state}")
+def _printing() -> "Callable[[Event, bool], None]":
+    """Return what prints an event."""
+    from sightline_client.commands.event_lines import EventLines
+
+    lines = EventLines()
+
+    def print_event(event: "Event", as_json: bool) -> None:
+        data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
+        print_value({"event": event.name, "data": data}, as_json, lines.line(event))
+
+    return print_event
 
 
 def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) -> "Callable[[Event, bool], None]":

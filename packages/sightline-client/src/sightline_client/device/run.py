@@ -204,7 +204,9 @@ async def _go_offline(client: AsyncSightline) -> None:
             await client.sessions.cancel_all_assignments()
             for session in (await client.sessions.page(view="operator", state=["LIVE"])).items:
                 await client.sessions.end(session.id)
-            await client.workspaces.update(str((await client.me()).workspace_id), availability_state="OFFLINE")
+            workspace_id = str((await client.me()).workspace_id)
+            workspace = await client.workspaces.update(workspace_id, availability_state="OFFLINE")
+            log_line("availability_changed", workspace=workspace.slug, availability=str(workspace.availability_state))
         except SightlineError as error:
             log_line("call_failed", level="warning", error=str(error), advice="The workspace was not set OFFLINE.")
 
