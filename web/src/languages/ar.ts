@@ -507,7 +507,7 @@ export const arabic: Catalogue = {
   spendingLimits: "حدود الإنفاق",
   spendingLimitsText: "تفرض السلسلة هذه الحدود، مهما فعل هذا الخادم.",
   allowanceNew: "إجمالي المسموح بعملة USDC",
-  allowanceNow: "الآن {amount}",
+  allowanceNow: "الآن {amount}. كل دفعة تُخصم منه.",
   perSession: "لكل جلسة",
   perDay: "لكل يوم",
   noLimit: "بلا حدّ",

@@ -507,7 +507,7 @@ export const german: Catalogue = {
   spendingLimits: "Ausgabenlimits",
   spendingLimitsText: "Die Kette setzt diese Grenzen durch, was immer dieser Server tut.",
   allowanceNew: "Erlaubt insgesamt, in USDC",
-  allowanceNow: "Jetzt {amount}",
+  allowanceNow: "Jetzt {amount}. Jede Zahlung verbraucht davon.",
   perSession: "Pro Sitzung",
   perDay: "Pro Tag",
   noLimit: "Kein Limit",

@@ -505,7 +505,7 @@ export const english = {
   spendingLimits: "Spending limits",
   spendingLimitsText: "The chain enforces these limits, whatever this server does.",
   allowanceNew: "Total allowance in USDC",
-  allowanceNow: "Now {amount}",
+  allowanceNow: "Now {amount}. Each payment uses some of it.",
   perSession: "Per session",
   perDay: "Per day",
   noLimit: "No limit",
