@@ -2,6 +2,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import { ApiError, api, need, serverNow, type Model } from "./api";
 import { explain, isSuspension, isUnreached, unreached } from "./errors";
+import { usdc } from "./format";
 import { forget, keep, remembered } from "./kept";
 import { followShared } from "./live/shared";
 import { go, place } from "./router";
@@ -23,26 +24,32 @@ export const now = signal(serverNow());
 setInterval(() => (now.value = serverNow()), 1000);
 
 export const config = signal<Model["ChainConfig"] | null>(null);
-/** Why the wallet cannot pay: `short` of balance or allowance, or `limited` by its own limits on the contract; with what it can pay. */
+/** Why the wallet cannot pay: it is `short` of money, or of `allowance`, or `limited` by its own limits on the contract; with what it can pay. */
 export interface Unpayable {
-  why: "short" | "limited";
+  why: "short" | "allowance" | "limited";
   most: bigint;
+}
+export function unpaidText({ why, most }: Unpayable): string {
+  const amount = usdc(most);
+  if (why === "short") return t("notEnough", { amount });
+  return why === "allowance" ? t("overAllowance", { amount }) : t("overLimits", { amount });
 }
 const smaller = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 /** Whether the wallet can pay `extra` more, for a session that costs `total` at most. Null if it can, or if its funds are not known. */
 export function unpayable(extra: bigint, total: bigint): Unpayable | null {
   const wallet = funds.value;
   if (wallet === null) return null;
+  const balance = BigInt(wallet.trackedBalance) - BigInt(wallet.heldMicroUsdc);
   // In escrow the payment is an authorization of its own, which needs no allowance.
-  const available = config.value?.isEscrow ? BigInt(wallet.trackedBalance) - BigInt(wallet.heldMicroUsdc) : BigInt(wallet.availableMicroUsdc);
-  if (available < extra) return { why: "short", most: available };
+  const available = config.value?.isEscrow ? balance : BigInt(wallet.availableMicroUsdc);
+  if (available < extra) return { why: balance < extra ? "short" : "allowance", most: available };
   const { limits } = wallet;
   if (limits === null) return null;
   const most = smaller(BigInt(limits.perSessionMicroUsdc) - (total - extra), BigInt(limits.leftTodayMicroUsdc));
   return most < extra ? { why: "limited", most: most < 0n ? 0n : most } : null;
 }
 /** What a request needs more than the wallet can pay. The wallet's page says so, and leads back to the request. */
-export const shortfall = signal<bigint | null>(null);
+export const shortfall = signal<{ why: Unpayable["why"]; amount: bigint } | null>(null);
 /** Whether a movement into the wallet came from the contract, which returns what it held and was not used. */
 export const isReturned = ({ fromAddress }: Model["WalletEvent"]): boolean => fromAddress.toLowerCase() === config.value?.settlementAddress.toLowerCase();
 /** undefined: not known yet; null: nobody is signed in. */

@@ -30,6 +30,9 @@ beforeEach(() => {
     watchPosition: (found: Take, failed: typeof refuse) => ((take = found), (refuse = failed), 1),
     clearWatch: () => undefined,
   };
+  const kept = new Map<string, string>();
+  const localStorage = { getItem: (name: string) => kept.get(name) ?? null, setItem: (name: string, value: string) => kept.set(name, value), removeItem: (name: string) => kept.delete(name) };
+  Object.defineProperty(globalThis, "localStorage", { value: localStorage, configurable: true });
   Object.defineProperty(globalThis, "navigator", { value: { geolocation, language: "en" }, configurable: true });
   globalThis.fetch = async (request) => {
     const body = JSON.parse(await (request as Request).text());
@@ -131,7 +134,7 @@ test("another device that goes on sending is noticed, and forgotten when it stop
     measure(latitude);
     await settle();
   };
-  for (const [turn, last] of [9_000_000_000, 9_000_000_100].entries()) {
+  for (const [turn, last] of [9_000_000_000, 9_000_000_100, 9_000_000_200].entries()) {
     assert.equal(locator.isShared.value, false, `after ${turn}`);
     answers = [ahead(last)];
     await beat(52 + turn / 100);
@@ -139,7 +142,7 @@ test("another device that goes on sending is noticed, and forgotten when it stop
     await beat(52.5 + turn / 100);
   }
   assert.equal(locator.isShared.value, true);
-  for (let turn = 0; turn < 6; turn++) await beat(53 + turn / 100);
+  for (let turn = 0; turn < 16; turn++) await beat(53 + turn / 100);
   assert.equal(locator.isShared.value, false);
 });
 
@@ -155,4 +158,39 @@ test("positions whose answers were lost are refused when they come again, and ar
     await settle();
     assert.equal(locator.isShared.value, false);
   }
+});
+
+const ahead = (lastSequence: number): Answer => ({ status: 409, body: { ok: false, error: "m", code: "CONFLICT", lastSequence } });
+const again = (): Locator => (locator.stop(), (locator = new Locator(connect({ url: "http://127.0.0.1:8080", key: "test" }), "11111111-1111-4111-8111-111111111111")));
+
+test("a device that takes over goes far ahead of the other one, which then knows it, also after a reload", async () => {
+  measure(52.5);
+  await settle();
+  const before = sent.at(-1)?.[0]?.sequence ?? 0;
+  answers = [ahead(before + 7)];
+  await locator.takeOver();
+  const taken = sent.at(-1)?.[0]?.sequence ?? 0;
+  assert.ok(taken - before > 50_000_000, "far ahead of what the other one sent");
+  assert.equal(locator.takenOver.value, 0);
+  again();
+  answers = [ahead(taken + 100_000_000)];
+  measure(52.6);
+  await settle();
+  assert.equal(locator.takenOver.value, 1);
+});
+
+test("a device that is only ahead takes nothing over, and a browser without a past cannot know", async () => {
+  measure(52.5);
+  await settle();
+  mock.timers.tick(2000);
+  answers = [ahead((sent.at(-1)?.[0]?.sequence ?? 0) + 40)];
+  measure(52.6);
+  await settle();
+  assert.equal(locator.takenOver.value, 0);
+  localStorage.removeItem("sightline.sequence.11111111-1111-4111-8111-111111111111");
+  again();
+  answers = [ahead(9_000_000_000_000)];
+  measure(52.7);
+  await settle();
+  assert.equal(locator.takenOver.value, 0);
 });

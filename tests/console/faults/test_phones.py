@@ -222,9 +222,17 @@ def test_of_two_phones_with_one_key_one_films_and_the_other_can_take_over(browse
             leaving.shows("#film-instead")
             taking.shows("#sending[data-sending=sending]")
             expect(taking.page.locator("#other-device, #film-instead")).to_have_count(0)
+        # A phone that is away while another one takes over hears of it when it is back.
+        first.page.context.set_offline(True)
+        second.click("#film-instead")
+        second.shows("#sending[data-sending=sending]")
+        first.page.context.set_offline(False)
+        first.shows("#film-instead")
+        second.shows("#sending[data-sending=sending]")
+        expect(second.page.locator("#other-device, #film-instead")).to_have_count(0)
         consumer.picture("playing", within_ms=PATIENCE_MS)
         consumer.shows(".badge.live")
-        stop_filming(first)
+        stop_filming(second)
         consumer.shows("#to-receipt")
         for phone in (first, second):
             phone.allowed += (r"404 \([\w ]+\) \S*/whip/",)

@@ -49,6 +49,7 @@ export const arabic: Catalogue = {
   reconnecting: "جارٍ إعادة الاتصال بالخادم",
   badgeAway: "غير متصل",
   badgeNoPosition: "لا يوجد موقع",
+  badgeNoCamera: "لا توجد كاميرا",
 
   startTitle: "فيديو مباشر من أي مكان",
   startLead: "اطلب مشاهدة مكان، وشاهده مباشرةً، وادفع فقط عن الثواني المُثبَتة.",
@@ -139,6 +140,7 @@ export const arabic: Catalogue = {
   notEnough: "المتاح في محفظتك {amount}. أضف مالًا أو ارفع حدّ الإنفاق أولًا.",
   backToRequest: "العودة إلى طلبك",
   requestMissing: "ينقص طلبك {amount} لا يمكن لهذه المحفظة دفعها الآن.",
+  overAllowance: "تسمح محفظتك بمبلغ {amount} للمشاهدات. ارفع المسموح أولًا.",
   overLimits: "الحدود التي وضعتها محفظتك تترك {amount} لهذه المشاهدة. ارفعها في المحفظة أو اختر مدة أقصر.",
   raiseLimits: "ارفع الحدود",
   request: "اطلب",

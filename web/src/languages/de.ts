@@ -49,6 +49,7 @@ export const german: Catalogue = {
   reconnecting: "Verbindung zum Server wird wiederhergestellt",
   badgeAway: "Nicht verbunden",
   badgeNoPosition: "Keine Position",
+  badgeNoCamera: "Keine Kamera",
 
   startTitle: "Live-Video von jedem Ort",
   startLead: "Fragen Sie die Ansicht eines Ortes an, sehen Sie live zu und zahlen Sie nur bewiesene Sekunden.",
@@ -139,6 +140,7 @@ export const german: Catalogue = {
   notEnough: "In Ihrer Wallet sind {amount} verfügbar. Erst Geld oder Limit erhöhen.",
   backToRequest: "Zurück zur Anfrage",
   requestMissing: "Ihrer Anfrage fehlen {amount}, die diese Wallet gerade nicht zahlen kann.",
+  overAllowance: "Ihre Wallet erlaubt {amount} für Ansichten. Erhöhen Sie erst das Erlaubte.",
   overLimits: "Die Limits Ihrer Wallet lassen dafür {amount}. Erhöhen Sie sie unter Wallet, oder wählen Sie eine kürzere Zeit.",
   raiseLimits: "Limits erhöhen",
   request: "Anfragen",

@@ -47,6 +47,7 @@ export const english = {
   reconnecting: "Reconnecting to the server",
   badgeAway: "Not connected",
   badgeNoPosition: "No position",
+  badgeNoCamera: "No camera",
 
   startTitle: "Live video from any place",
   startLead: "Ask for a view of a place, watch it live, and pay only for the seconds that were proved.",
@@ -137,6 +138,7 @@ export const english = {
   notEnough: "Your wallet has {amount} available. Add money or allowance first.",
   backToRequest: "Back to your request",
   requestMissing: "Your request needs {amount} more than this wallet can pay for now.",
+  overAllowance: "Your wallet allows {amount} for views. Raise the allowance first.",
   overLimits: "The limits that your wallet set leave {amount} for this view. Raise them under Wallet, or choose a shorter time.",
   raiseLimits: "Raise the limits",
   request: "Request",

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { ApiError, need, type Client } from "../api";
 import { isSuspension } from "../errors";
+import { keep, remembered } from "../kept";
 import type { Word } from "../strings";
 import { positionProblem } from "./problems";
 
@@ -17,11 +18,14 @@ const KEPT_MAX = 200;
 const BATCH_MAX = 50;
 /** A watch stays silent while the device stands still, and a second question is then not answered either: start it again. */
 const SILENCE_MS = 1500;
-/** So many times within so long another device was ahead: it still sends. Once is usual when this one takes over. */
-const AHEAD_MAX = 2;
-const AHEAD_WITHIN_MS = 10_000;
+/** So many times within so long another device was ahead: it still sends. Once is usual after a reload. */
+const AHEAD_MAX = 3;
+const AHEAD_WITHIN_MS = 30_000;
 /** How far this device goes ahead of another one, so that its next position is not behind again. */
 const AHEAD_BY = 10;
+/** How far a device goes ahead that takes over. Nothing else is so far ahead: a year of seconds has 32 million. */
+const TAKE_OVER_BY = 100_000_000;
+const TAKE_OVER_TRIES = 5;
 
 export class Locator {
   readonly fix = signal<Fix | null>(null);
@@ -30,14 +34,17 @@ export class Locator {
   readonly missed = signal(0);
   /** Whether another device sends positions of this workspace too. */
   readonly isShared = signal(false);
+  /** How often another device took over from this one. */
+  readonly takenOver = signal(0);
+  /** The last sequence that the server took from this browser; null if there was none. */
+  private accepted: number | null;
   private aheadAtMs: number[] = [];
   /** The last call had no answer: the server may have taken its positions, and refuse them when they come again. */
   private isInDoubt = false;
   /** Another device films: its positions count. */
   isQuiet = false;
   private readonly queue: { lat: number; lng: number; accuracyMeters: number; sequence: number }[] = [];
-  // Seconds, not milliseconds: always at most 2^31 above what another device has sent.
-  private sequence = Math.floor(Date.now() / 1000);
+  private sequence: number;
   private watch = 0;
   private readonly timer: number;
   private isBusy = false;
@@ -49,11 +56,45 @@ export class Locator {
     /** Told that the workspace is suspended, at each heartbeat. */
     private readonly onSuspended: (error: unknown) => void = () => undefined,
   ) {
+    const last = remembered(this.name);
+    this.accepted = last === null ? null : Number(last);
+    // Seconds, not milliseconds: always at most 2^31 above what another device has sent.
+    this.sequence = this.accepted ?? Math.floor(Date.now() / 1000);
     this.look();
     this.timer = window.setInterval(() => {
       if (Date.now() - (this.fix.value?.atMs ?? 0) > SILENCE_MS) this.look();
       void this.beat();
     }, BEAT_MS);
+  }
+
+  private get name(): string {
+    return `sequence.${this.workspaceId}`;
+  }
+
+  /** Send one position so far ahead that every other device leaves the filming to this one. Throws ApiError. */
+  async takeOver(): Promise<void> {
+    const fix = this.fix.value;
+    if (fix === null) return;
+    const params = { path: { id: this.workspaceId } };
+    // The first one is refused, and says how far the other device is.
+    for (let [tries, sequence] = [1, 1]; ; tries++) {
+      const body = { lat: fix.lat, lng: fix.lng, accuracyMeters: Math.round(fix.accuracyMeters), sequence };
+      try {
+        await need(this.client.POST("/api/v1/workspaces/{id}/location", { params, body }));
+        this.sequence = sequence;
+        this.accept(sequence);
+        if (sequence > TAKE_OVER_BY) return;
+        sequence += TAKE_OVER_BY;
+      } catch (error) {
+        if (!(error instanceof ApiError) || error.lastSequence === undefined || tries === TAKE_OVER_TRIES) throw error;
+        sequence = error.lastSequence + TAKE_OVER_BY;
+      }
+    }
+  }
+
+  private accept(sequence: number): void {
+    this.accepted = sequence;
+    keep(this.name, String(sequence));
   }
 
   stop(): void {
@@ -113,12 +154,14 @@ export class Locator {
     if (only !== undefined && second === undefined) await need(this.client.POST("/api/v1/workspaces/{id}/location", { params: { path }, body: only }));
     else await need(this.client.POST("/api/v1/workspaces/{id}/locations", { params: { path }, body: { items } }));
     this.queue.splice(0, items.length);
+    this.accept(items.at(-1)?.sequence ?? this.sequence);
   }
 
   /** Another device of this workspace was ahead. */
   private renumber(last: number): void {
     if (!this.isInDoubt) this.aheadAtMs.push(Date.now());
     this.isInDoubt = false;
+    if (this.accepted !== null && last - this.accepted >= TAKE_OVER_BY / 2) this.takenOver.value += 1;
     this.sequence = last + AHEAD_BY;
     for (const beat of this.queue) beat.sequence = ++this.sequence;
   }

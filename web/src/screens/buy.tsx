@@ -13,7 +13,7 @@ import { PlaceField } from "../place/field";
 import { keepName } from "../place/names";
 import { chosenName, keepPlace, keptPlace, placeAt } from "../place/place";
 import { go, link } from "../router";
-import { funds, mayChange, notify, now, refreshFunds, report, shortfall, unpayable, workspace } from "../store";
+import { funds, mayChange, notify, now, refreshFunds, report, shortfall, unpaidText, unpayable, workspace } from "../store";
 import { t } from "../strings";
 
 const DURATIONS = [60, 300, 600, 1800, 3600] as const;
@@ -114,8 +114,8 @@ export default function Buy() {
       ...(instructions.value.trim() !== "" && { instructions: instructions.value.trim() }),
     };
     const session = await requestSession(body);
-    if (price.availableOperators > 0) {
-      // If every operator has just become busy, the request stays open for any of them to accept.
+    // Somebody may have come since the price was asked for. If every operator has just become busy, the request stays open for any of them to accept.
+    if (price.availableOperators > 0 || (await areThere(chosen, duration.value))) {
       const path = { id: session.id };
       await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } })).catch((error: unknown) => {
         if (!(error instanceof ApiError && error.status === 503)) throw error;
@@ -127,7 +127,7 @@ export default function Buy() {
   const findMoney = (): void => {
     keepPlace(where.value);
     if (!isSetUp()) return go("start");
-    shortfall.value = hold - (unpaid?.most ?? 0n);
+    if (unpaid !== null) shortfall.value = { why: unpaid.why, amount: hold - unpaid.most };
     go("wallet");
   };
 
@@ -135,7 +135,7 @@ export default function Buy() {
   const perMinute = BigInt(price?.ratePerSecondMicroUsdc ?? 0) * 60n;
   const hold = price === null ? 0n : BigInt(price.ratePerSecondMicroUsdc) * BigInt(duration.value);
   const unpaid = price === null ? null : unpayable(hold, hold);
-  const [isShort, isLimited] = [unpaid?.why === "short", unpaid?.why === "limited"];
+  const isShort = unpaid?.why === "short";
   return (
     <Page title={t("buyTitle")} lead={t("buyLead")}>
       <div class="columns">
@@ -188,13 +188,12 @@ export default function Buy() {
                 <Banner kind="info" icon="eye">{t("operatorIsYours")} <a id="own-view" href={link("watch", price.ownSessionId)}>{t("returnToView")}</a></Banner>
               )}
               {price.availableOperators === 0 && price.ownSessionId === null && chosen !== null && <Nobody key={newest.current} at={chosen} nearest={nearest} />}
-              {isShort && <Banner kind="warn" icon="warn">{t("notEnough", { amount: usdc(unpaid?.most ?? 0n) })}</Banner>}
-              {isLimited && <Banner kind="warn" icon="warn">{t("overLimits", { amount: usdc(unpaid?.most ?? 0n) })}</Banner>}
+              {unpaid !== null && <Banner kind="warn" icon="warn">{unpaidText(unpaid)}</Banner>}
             </>
           )}
           {isShort && <Button id="to-funds" kind="main" run={findMoney}>{t("addFunds")}</Button>}
-          {isLimited && <Button id="to-limits" kind="main" run={findMoney}>{t("raiseLimits")}</Button>}
-          <Button id="request" kind={isShort || isLimited ? "plain" : "main"} disabled={price === null || isExpired || isShort || isLimited || !mayChange.value} run={request}>
+          {unpaid !== null && !isShort && <Button id="to-limits" kind="main" run={findMoney}>{t("raiseLimits")}</Button>}
+          <Button id="request" kind={unpaid === null ? "main" : "plain"} disabled={price === null || isExpired || unpaid !== null || !mayChange.value} run={request}>
             {price === null ? t("request") : t("requestFor", { amount: usdc(hold) })}
           </Button>
           {!mayChange.value && <p class="hint" id="reads-only">{t("readsOnly")}</p>}
@@ -204,6 +203,9 @@ export default function Buy() {
     </Page>
   );
 }
+
+const areThere = async ({ lat, lng }: { lat: number; lng: number }, durationSeconds: number): Promise<boolean> =>
+  (await need(api.GET("/api/v1/pricing/quote", { params: { query: { lat, lng, durationSeconds } } }))).availableOperators > 0;
 
 /** Nobody is there: what that means, and a wider circle on the map that shows who is nearest. */
 function Nobody({ at, nearest }: { at: { lat: number; lng: number }; nearest: Signal<Cell | null> }) {

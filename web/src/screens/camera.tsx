@@ -36,8 +36,8 @@ const MISSED_MAX = 3;
 /** A position is read about every 2 s. What is older than this is not sent any more. */
 const LOCATED_MS = 10_000;
 const LOCATE_TIMEOUT_MS = 10_000;
-/** For so long another device may still film after this one took over. */
-const TAKE_OVER_MS = 12_000;
+/** Within this time a device that films sends its next position, and leaves if another one has taken over. */
+const LEAVES_WITHIN_MS = 2_500;
 
 /** Ask for the position in a press, so that the browser asks for the permission. The locator, which looks every 2 s, has it then. */
 const locate = (): Promise<unknown> =>
@@ -95,11 +95,9 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const requestsTold = useSignal(0);
   /** The session that this browser films. Another device with the same key may film, and only one of them does. */
   const filmed = useSignal(remembered("films"));
-  const filmsSinceMs = useRef(Date.now());
   const film = (sessionId: string | null): void => {
     if (sessionId === null) forget("films");
     else keep("films", sessionId);
-    filmsSinceMs.current = Date.now();
     filmed.value = sessionId;
   };
 
@@ -169,11 +167,16 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   useEffect(() => {
     if (locator.value !== null) locator.value.isQuiet = isElsewhere;
   }, [isElsewhere, locator.value]);
-  // The device on which somebody has just said so films, and the one before leaves it to that one.
-  const isReplaced = useComputed(() => now.value > 0 && locator.value?.isShared.value === true && liveUrl.value !== null && Date.now() - filmsSinceMs.current > TAKE_OVER_MS).value;
+  // The device on which somebody said so last films: the one before hears of it at its next position, and leaves.
+  const takenOver = locator.value?.takenOver.value ?? 0;
   useEffect(() => {
-    if (isReplaced) film(null);
-  }, [isReplaced]);
+    if (takenOver > 0) film(null);
+  }, [takenOver]);
+  const filmInstead = async (): Promise<void> => {
+    await locator.value?.takeOver();
+    await new Promise((done) => setTimeout(done, LEAVES_WITHIN_MS));
+    film(job.value?.id ?? null);
+  };
   useEffect(() => {
     if (liveUrl.value === null || media.value === null || publisher.value !== null) return;
     sending.value = "connecting";
@@ -230,7 +233,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           <p class="dim">{t("cameraLead")}</p>
           {workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
         </div>
-        {isElsewhere ? <Badge state="BUSY" /> : job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : !isSuspended.value && state === "ONLINE" && !isLocated ? <span class="badge paused">{t("badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? (job.value.meterState === "PAUSED" ? "PAUSED" : "LIVE") : state} />}
+        {isElsewhere ? <Badge state="BUSY" /> : job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : !isSuspended.value && state === "ONLINE" && (!isLocated || mediaError.value !== null) ? <span class="badge paused">{t(isLocated ? "badgeNoCamera" : "badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? (job.value.meterState === "PAUSED" ? "PAUSED" : "LIVE") : state} />}
       </header>
       {isSuspended.value && <Banner kind="bad" icon="warn"><strong>{t("suspended")}.</strong> {t("suspendedText")}</Banner>}
       {problem !== null && !isLocated && (
@@ -266,7 +269,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         {job.value?.state === "LIVE" && <Newest messages={job.value.messages} />}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
-      {locator.value?.isShared.value === true && liveUrl.value === null && !isElsewhere && (
+      {locator.value?.isShared.value === true && !isElsewhere && (
         <div id="other-device"><Banner kind="bad" icon="warn">{t("otherDevice")}</Banner></div>
       )}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
@@ -279,7 +282,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       {isElsewhere && (
         <Card title={t("filmedElsewhere")}>
           <p class="dim">{t("filmedElsewhereText")}</p>
-          <Button id="film-instead" disabled={media.value === null || !isLocated} run={() => film(job.value?.id ?? null)}>{t("filmInstead")}</Button>
+          <Button id="film-instead" disabled={media.value === null || !isLocated} run={filmInstead}>{t("filmInstead")}</Button>
         </Card>
       )}
       {!isSuspended.value && !isElsewhere && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} canFilm={media.value !== null && isLocated} onStart={film} />}

@@ -33,7 +33,7 @@ export default function Wallet() {
   return (
     <Page title={t("navWallet")} lead={shown.walletAddress}>
       {shortfall.value !== null && (
-        <Banner kind="info" icon="wallet">{t("requestMissing", { amount: usdc(shortfall.value) })} <a id="to-request" href={link("buy")}>{t("backToRequest")}</a></Banner>
+        <Banner kind="info" icon="wallet">{t("requestMissing", { amount: usdc(shortfall.value.amount) })} <a id="to-request" href={link("buy")}>{t("backToRequest")}</a></Banner>
       )}
       {canBuy.value || BigInt(shown.trackedAllowance) > 0n ? (
         <div class="columns">
@@ -79,8 +79,16 @@ const Received = ({ shown }: { shown: Model["Wallet"] }) => (
   </Card>
 );
 
+/** An allowance that is enough for the request which led here, in whole cents; nothing if it is not what is missing. */
+function suggested(allowance: bigint): string {
+  const wanted = shortfall.peek();
+  if (wanted?.why !== "allowance") return "";
+  const cents = (allowance + wanted.amount + 9_999n) / 10_000n;
+  return `${cents / 100n}.${String(cents % 100n).padStart(2, "0")}`;
+}
+
 function Limits({ address, allowance }: { address: string; allowance: bigint }) {
-  const approve = useSignal("");
+  const approve = useSignal(suggested(allowance));
   const amount = microOf(approve.value);
   const allow = async (): Promise<void> => {
     const chain = config.value;

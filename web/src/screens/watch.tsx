@@ -16,7 +16,7 @@ import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
 import { nameOfPlace, placeOf, titleOf } from "../place/names";
 import { link, place } from "../router";
-import { config, mayChange, notify, now, refreshFunds, report, tell, told, unpayable, workspace, type Session } from "../store";
+import { config, mayChange, notify, now, refreshFunds, report, tell, told, unpaidText, unpayable, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 
@@ -92,7 +92,7 @@ export default function Watch() {
       <div class="columns wide-left">
         <div class="stack">
           {shown.state === "LIVE" && shown.whepUrl !== null ? (
-            <Screen key={shown.id} session={shown} url={shown.whepUrl} isServerAway={!isOpen.value} snapshots={snapshots} />
+            <Screen key={shown.id} session={shown} charged={meter.value?.accruedMicroUsdc ?? shown.accruedMicroUsdc} url={shown.whepUrl} isServerAway={!isOpen.value} snapshots={snapshots} />
           ) : (
             <Waiting session={shown} mayAct={mayAct} />
           )}
@@ -160,7 +160,7 @@ function Waiting({ session, mayAct }: { session: Session; mayAct: boolean }) {
         </Empty>
       </div>
     );
-  if (session.state === "LIVE") return <div class="stage"><Loading text={t("pictureConnecting")} /></div>;
+  if (session.state === "LIVE") return <><div class="stage"><Loading text={t("pictureConnecting")} /></div><End session={session} charged={session.accruedMicroUsdc} /></>;
   return (
     <div class="stage">
       <Empty icon={session.state === "ENDED" ? "check" : "clock"} title={t(session.state === "ENDED" ? "ended" : "notStarted")} text={endingOf(session, workspace.value?.id)}>
@@ -190,11 +190,12 @@ async function send(session: Session): Promise<void> {
 
 interface ScreenProps {
   session: Session;
+  charged: string;
   url: string;
   isServerAway: boolean;
   snapshots: Signal<readonly (Still | Clip)[]>;
 }
-function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
+function Screen({ session, charged, url, isServerAway, snapshots }: ScreenProps) {
   const take = async (): Promise<void> => {
     const made = await frame(here, session.id, { width: 1920, quality: 90 });
     if (made === null) return;
@@ -208,6 +209,7 @@ function Screen({ session, url, isServerAway, snapshots }: ScreenProps) {
   };
   return (
     <Picture connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
+      <End session={session} charged={charged} />
       <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
       {seconds > 0 && <Button id="save-clip" run={save}><Icon name="download" />{t("clip", { count: seconds })}</Button>}
     </Picture>
@@ -250,6 +252,20 @@ async function end(id: string): Promise<void> {
   await need(api.POST("/api/v1/sessions/{id}/end", { params: { path: { id }, header: once() } }));
 }
 
+/** What a party of a session pays or earns of a charge. */
+const shareOf = (session: Session, micro: string | bigint): bigint =>
+  session.consumerWorkspaceId === workspace.value?.id ? BigInt(micro) : withoutFee(micro, session.platformFeeBps);
+
+function End({ session, charged }: { session: Session; charged: string }) {
+  if (!mayChange.value) return null;
+  const word = session.consumerWorkspaceId === workspace.value?.id ? "endAsk" : "stopAsk";
+  return (
+    <Confirm id="end" question={t(word, { amount: usdc(shareOf(session, charged)) })} action={t("endSession")} run={() => end(session.id)}>
+      {t("endSession")}
+    </Confirm>
+  );
+}
+
 interface CostProps {
   session: Session;
   meter: Meter | null;
@@ -266,7 +282,6 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
   const running = isRunning ? Math.floor((now.value - Date.parse(session.startedAt ?? "")) / 1000) - Math.floor(pausedMs(meter?.windows ?? [], now.value) / 1000) : proved;
   const estimate = Math.min(Math.max(running, proved), session.maxDurationSeconds);
   const charged = BigInt(meter?.accruedMicroUsdc ?? session.accruedMicroUsdc);
-  const own = (micro: string | bigint): bigint => (isConsumer ? BigInt(micro) : withoutFee(micro, session.platformFeeBps));
   useEffect(() => {
     if (isLive && isConsumer) void refreshFunds().catch(() => undefined);
   }, [isLive, isConsumer, session.holdMicroUsdc]);
@@ -276,16 +291,11 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
   return (
     <Card title={t(isConsumer ? "cost" : "earned")}>
-      <p class="price"><span class="number" id="cost">{usdc(own(charged))}</span></p>
+      <p class="price"><span class="number" id="cost">{usdc(shareOf(session, charged))}</span></p>
       <div class="bar" role="progressbar" aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round(share)} aria-label={t("shareOfHold")}>
         <span ref={(node) => { if (node !== null) node.style.width = `${share}%`; }} />
       </div>
-      <p class="hint">{t("atMost", { amount: usdc(own(hold)) })}</p>
-      {isLive && mayChange.value && (
-        <Confirm id="end" question={t(isConsumer ? "endAsk" : "stopAsk", { amount: usdc(own(charged)) })} action={t("endSession")} run={() => end(session.id)}>
-          {t("endSession")}
-        </Confirm>
-      )}
+      <p class="hint">{t("atMost", { amount: usdc(shareOf(session, hold)) })}</p>
       <Facts
         rows={[
           [t("proved"), <span class="number"><strong id="proved">{clock(proved)}</strong>{isLive && estimate > proved && <span class="dim"> {t("about", { time: clock(estimate) })}</span>}</span>],
@@ -296,7 +306,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
           ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
         ]}
       />
-      {canExtend && unpaid !== null && <p class="hint" id="extend-unpaid">{t(unpaid.why === "short" ? "notEnough" : "overLimits", { amount: usdc(unpaid.most) })} <a href={link("wallet")}>{t("navWallet")}</a></p>}
+      {canExtend && unpaid !== null && <p class="hint" id="extend-unpaid">{unpaidText(unpaid)} <a href={link("wallet")}>{t("navWallet")}</a></p>}
       {canExtend && session.maxDurationSeconds + MORE_S <= DURATION_MAX_S && (
         <Button id="extend" disabled={unpaid !== null} run={async () => tell(await extendSession(session.id, MORE_S))}>{t("tenMinutesMore", { amount: usdc(more) })}</Button>
       )}
