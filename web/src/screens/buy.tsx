@@ -115,7 +115,7 @@ export default function Buy() {
     };
     const session = await requestSession(body);
     // Somebody may have come since the price was asked for. If every operator has just become busy, the request stays open for any of them to accept.
-    if (price.availableOperators > 0 || (await areThere(chosen, duration.value))) {
+    if (price.availableOperators > 0 || (await areThere(chosen, duration.value).catch(() => false))) {
       const path = { id: session.id };
       await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } })).catch((error: unknown) => {
         if (!(error instanceof ApiError && error.status === 503)) throw error;
