@@ -53,10 +53,33 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
     assert said["frames"] == len(frames) == 4
     assert simplejpeg.decode_jpeg_header(frames[0].read_bytes())[1] == 320
     assert said["settlementTxHash"].startswith("0x")
+    assert said["endReason"] == "CONSUMER_ENDED"
     price = sightline(dev, "watch", *place, "--seconds", "600", "--max-charge", "0.01", code=1)
     assert "Request at most" in price
     assert len(price.splitlines()) == 1
     assert "Raise --max-charge." in sightline(dev, "watch", *place, "--max-charge", "0.000001", code=1)
+
+
+def test_watch_says_that_the_operator_ended_its_session(dev: dict[str, Any], tmp_path: Path) -> None:
+    place = (str(dev["lat"]), str(dev["lng"]))
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    for flags in ((), ("--json",)):
+        watch = subprocess.Popen(
+            [*COMMAND, "watch", *place, "--out", str(tmp_path), *flags],
+            env=os.environ | known, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with watch, Sightline(dev["url"], dev["operatorKey"]) as operator:
+            assert watch.stderr is not None
+            while "ms old" not in (line := watch.stderr.readline()) and "ageMs" not in line:
+                assert line
+            (session,) = operator.sessions.page(view="operator", state=["LIVE"]).items
+            operator.sessions.end(session.id)
+            printed, said = watch.communicate(timeout=60)
+        assert watch.returncode == 0, said
+        if flags:
+            assert json.loads(printed)["endReason"] == "OPERATOR_ENDED"
+        else:
+            assert f"Session {session.id} has ended: the operator ended it." in said.splitlines()
 
 
 def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any], tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sightline_client.commands.printing import pause_text, time_text
+from sightline_client.commands.printing import end_text, pause_text, time_text
 from sightline_client.models import Meter, Session, SessionLocation, Workspace
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class EventLines:
             self._known[session.id] = session
         yield str(session.state)
         if session.end_reason is not None:
-            yield str(session.end_reason)
+            yield end_text(session)
         if session.pause_reason is not None:
             yield f"paused: {pause_text(str(session.pause_reason))}"
         elif before is not None and before.pause_reason is not None and not session.state.is_over:

@@ -39,7 +39,7 @@ from sightline_client.commands.options import (
     id_argument,
     usdc_option,
 )
-from sightline_client.commands.printing import pause_text, payment_text, print_value, time_text
+from sightline_client.commands.printing import pause_text, payment_text, print_value, say_end, time_text
 from sightline_client.runtime import unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
@@ -329,6 +329,12 @@ def _say_pause(session: "Session", *, as_json: bool) -> None:
         typer.echo(json.dumps({"pauseReason": reason}) if as_json else text, err=True)
 
 
+def _say_end_and_wait(session: "Session") -> None:
+    say_end(session)
+    if session.charged_micro_usdc:
+        typer.echo("Waiting until the payment is confirmed.", err=True)
+
+
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def watch(
     lat: Lat,
@@ -390,13 +396,14 @@ def watch(
             if view.is_entered and view.session.started_at is not None and not as_json:
                 typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
             raise
-        if not as_json and view.session.charged_micro_usdc:
-            typer.echo("Waiting until the payment is confirmed.", err=True)
+        if not as_json:
+            _say_end_and_wait(view.session)
         receipt = view.receipt()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {
         "id": receipt.session.id,
         "frames": saved,
+        "endReason": view.session.end_reason,
         "cleanSeconds": receipt.seconds,
         "chargedMicroUsdc": str(receipt.charged),
         "settlementTxHash": receipt.tx_hash,
@@ -430,7 +437,12 @@ def frames(
         for saved, frame in enumerate(sl.sessions.frames(session.id, fps=fps, width=width), start=1):
             _save_frame(frame, out, session.id, as_json=as_json)
             if saved == count:
-                break
+                return
+        session = sl.sessions.get(session_id)
+    if as_json:
+        typer.echo(json.dumps({"sessionId": session.id, "endReason": session.end_reason}), err=True)
+    else:
+        say_end(session)
 
 
 @app.command(rich_help_panel=PANEL)
