@@ -468,14 +468,15 @@ def test_listen_prints_the_current_state_first(dev: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
+@pytest.mark.parametrize("command", ["end", "listen"])
 def test_a_command_names_the_server_that_is_down_before_it_gives_up_and_keeps_stdout_clean(
-    flags: tuple[str, ...],
+    command: str, flags: tuple[str, ...]
 ) -> None:
     with socket.socket() as reserved:  # bound and not listening: connections are refused
         reserved.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
         process = subprocess.Popen(
-            [*COMMAND, "end", "00000000-0000-4000-8000-000000000000", *flags],
+            [*COMMAND, command, "00000000-0000-4000-8000-000000000000", *flags],
             env=os.environ | {"SIGHTLINE_URL": url, "SIGHTLINE_API_KEY": "svc_test_abcdef_" + "0" * 43},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
