@@ -25,6 +25,7 @@ from sightline.chain.contracts.abi import call_data
 from sightline.domain.books.statement import Month
 from sightline.system.clock import SystemClock
 from sightline_client import Chain, Sightline
+from sightline_client.commands.access import SCOPES
 from sightline_client.money import MicroUsdc
 from sightline_client.wallet import LocalWallet
 
@@ -329,7 +330,8 @@ def test_a_wallet_lists_accepts_and_declines_invitations(dev: dict[str, Any]) ->
     assert owner["walletAddress"] in listed[0]
     assert sightline(dev, "invitations", "accept", invited[0], **wallet) == f"VIEWER of {owner['slug']}\n"
     assert other["slug"] in sightline(dev, "invitations", "decline", invited[1], **wallet)
-    assert sightline(dev, "invitations", "list", **wallet) == ""
+    assert sightline(dev, "invitations", "list", **wallet) == "There are no open invitations.\n"
+    assert sightline(dev, "invitations", "list", "--json", **wallet) == ""
     assert sightline(dev, "invitations", "accept", invited[0], **wallet) == f"VIEWER of {owner['slug']}\n", "again"
     assert "declined or withdrawn" in sightline(dev, "invitations", "accept", invited[1], code=1, **wallet)
     assert "Name one with --workspace" in sightline(dev, "login", code=1, **wallet), "two workspaces: it asks"
@@ -347,6 +349,8 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     assert "works until" in sightline(dev, "keys", "revoke", key["keyId"], **wallet)
     mint = ("keys", "mint", "agent", "--scope", "sessions:read", "--per-session", "0.05", "--per-day", "1", "--json")
     limits = json.loads(sightline(dev, *mint, **wallet))["limits"]
+    default = json.loads(sightline(dev, "keys", "mint", "other", "--json", **wallet))
+    assert sorted(default["scopes"]) == sorted(SCOPES["CONSUMER"])
     assert "agent  sessions:read  at most 0.05 USDC a session, 1 USDC a day" in sightline(dev, "keys", "list", **wallet)
     sightline(dev, "signup", "--role", "SUPPLIER", "--slug", f"second-{made['slug']}"[:32], **wallet)
     assert "Name one with --workspace" in sightline(dev, "keys", "list", code=1, **wallet)

@@ -192,9 +192,13 @@ def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """Sign in with SIGHTLINE_WALLET_KEY, mint an API key and print it."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         workspace = sl.workspaces.get(_sign_in(sl, slug))
-        scopes = sorted({scope for role in workspace.roles for scope in SCOPES[role]})
-        minted = sl.keys.mint(workspace.id, label="login", scopes=scopes)
+        minted = sl.keys.mint(workspace.id, label="login", scopes=_scopes_of(workspace))
     print_value(minted, as_json, _exports(sl.url, minted, workspace, None))
+
+
+def _scopes_of(workspace: "Workspace") -> list[str]:
+    """Return the scopes that a key needs for what the workspace does."""
+    return sorted({scope for role in workspace.roles for scope in SCOPES[role]})
 
 
 @keys_app.command("list")
@@ -220,7 +224,10 @@ def _limits_text(key: "ApiKey") -> str:
 @keys_app.command("mint")
 def mint_key(
     label: Annotated[str, typer.Argument(help="Name of the key, as `keys list` shows it.")],
-    scope: Annotated[list[str], typer.Option(help=f"May be repeated: {', '.join(KEY_SCOPES)}.")],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help=f"May be repeated: {', '.join(KEY_SCOPES)}. Default: what the roles of the workspace need."),
+    ] = None,
     per_session: Annotated[int | None, usdc_option("Most that one session of this key may cost.")] = None,
     per_day: Annotated[int | None, usdc_option("Most that the sessions of this key may cost a day.")] = None,
     slug: Slug = None,
@@ -233,7 +240,9 @@ def mint_key(
 
         limits = ApiKeyLimits(per_session_micro_usdc=per_session, per_day_micro_usdc=per_day)
         is_limited = limits != ApiKeyLimits()
-        minted = sl.keys.mint(_sign_in(sl, slug), label=label, scopes=scope, limits=limits if is_limited else None)
+        workspace_id = _sign_in(sl, slug)
+        scopes = scope or _scopes_of(sl.workspaces.get(workspace_id))
+        minted = sl.keys.mint(workspace_id, label=label, scopes=scopes, limits=limits if is_limited else None)
     print_value(minted, as_json, minted.plaintext)
 
 
@@ -254,6 +263,8 @@ def list_invitations(api: Url = None, as_json: AsJson = False) -> None:
     with one_line_errors(as_json=as_json), client(api) as sl:
         sl.auth.sign_in(own_wallet())
         found = sl.auth.invitations()
+    if not found and not as_json:
+        typer.echo("There are no open invitations.")
     for each in found:
         workspace = each.workspace
         text = f"{each.id}  {each.role:6}  {workspace.slug}  paid to {workspace.wallet_address}  by {each.invited_by}"
