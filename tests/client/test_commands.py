@@ -192,14 +192,21 @@ def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_inv
 
 def test_watch_saves_signed_frames_that_verify_accepts(dev: dict[str, Any], tmp_path: Path) -> None:
     place = (str(dev["lat"]), str(dev["lng"]))
-    verdicts = []
+    verdicts, saved = [], []
     for directory, option in ((tmp_path / "signed", ["--signed"]), (tmp_path / "plain", [])):
         sightline(dev, "watch", *place, "--count", "1", "--out", str(directory), *option)
         (file,) = directory.glob("*.jpg")
+        saved.append(str(file))
         command = [*COMMAND, "verify", str(file), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         verdicts.append((done.returncode, json.loads(done.stdout)["verdict"]))
     assert verdicts == [(1, "untrusted"), (1, "unsigned")], "without --root no signer is trusted"
+    both = subprocess.run([*COMMAND, "verify", *saved, "--json"], capture_output=True, text=True, check=False)
+    assert both.returncode == 1
+    lines = map(json.loads, both.stdout.splitlines())
+    assert [(line["file"], line["verdict"]) for line in lines] == list(
+        zip(saved, ["untrusted", "unsigned"], strict=True)
+    )
 
 
 def test_clip_saves_the_last_seconds_and_verify_accepts_them(dev: dict[str, Any], tmp_path: Path) -> None:
@@ -268,6 +275,7 @@ def test_a_quote_requests_nothing_and_says_rate_price_and_operators(dev: dict[st
         assert shown[0] == f"{int(rate) / MICRO} USDC a second, at most {int(total) / MICRO} USDC for 600 s"
         assert "operator" in shown[1]
         assert "no operators" in sightline(dev, "quote", "-33.86", "-151.2")
+        assert sl.quote(dev["lat"], dev["lng"]).duration_seconds == 300
         assert sl.sessions.page(limit=1).items == before
 
 
@@ -400,6 +408,8 @@ def test_a_wallet_without_funds_is_told_what_it_needs_and_approve_gives_the_allo
     session_id, warned = said("request", *place, **env)
     said("end", session_id.strip(), **env)
     assert "wallet" not in warned
+    lower = said("approve", "3", **env)[0]
+    assert re.search(r" to take 3 USDC, in place of [45](\.\d+)? USDC: 0x", lower), lower
     other = sightline(dev, "approve", "5", code=1, SIGHTLINE_WALLET_KEY=new["walletKey"])
     assert "is not that of the API key's workspace" in other
 

@@ -10,7 +10,7 @@ from sightline_client import Event
 from sightline_client.commands.event_lines import EventLines
 from sightline_client.commands.printing import ENDED
 from sightline_client.commands.sessions import PAGE_MAX, ListedState
-from sightline_client.models import EndReason, Session, SessionLocation, SessionState
+from sightline_client.models import EndReason, Session, SessionLocation, SessionState, Workspace
 from tests.client.commands.program import sightline
 from tests.http.fakes import a_clip
 from tests.http.world import BERLIN, Party, World, data_of, open_world
@@ -89,12 +89,16 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
         waiting = await request(world, consumer)
+        told = await sightline(world, consumer, "tell", waiting, "turn left")
+        extended = await sightline(world, consumer, "extend", waiting)
         refused = await sightline(world, consumer, "frames", waiting)
         session_id = (await world.live(consumer, operator))["id"]
         world.video.show(session_id, 1)
         done = await sightline(world, consumer, "frames", session_id, "--count", "1", "--out", str(tmp_path / "out"))
         state = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"]
         narrow = await sightline(world, consumer, "frames", session_id, "--width", "4")
+    assert "The session is REQUESTED: wait until it is LIVE" in told.stderr
+    assert "The session is REQUESTED: wait until it is LIVE" in extended.stderr
     assert (refused.returncode, refused.stderr) == (
         1, f"Session {waiting} is REQUESTED. It has frames while it is LIVE.\n",
     )  # fmt: skip
@@ -191,10 +195,26 @@ async def test_watch_names_its_session_before_an_operator_is_found(tmp_path: Pat
     assert {"sessionId": listed[0]["id"]} in [json.loads(line) for line in as_json.stderr.splitlines()]
 
 
+async def test_listen_has_no_line_for_a_workspace_of_which_nothing_shown_changed() -> None:
+    lines = EventLines()
+    async with open_world() as world:
+        operator = await world.party("SUPPLIER")
+        known = data_of(await operator.key.get(operator.path))
+
+    def line(**changed: object) -> str | None:
+        return lines.line(Event(1, "workspace", Workspace.model_validate(known | changed), known | changed))
+
+    named = f"workspace  {known['id']}  {known['slug']}"
+    assert line() == f"{named}, OFFLINE"
+    assert line(lastSeenAt="2026-11-27T12:00:00.000Z") is None
+    assert line(availabilityState="ONLINE") == f"{named}, ONLINE"
+    assert line() == f"{named}, OFFLINE"
+
+
 async def test_listen_says_what_happened_to_a_session() -> None:
     lines = EventLines()
 
-    def line(**changed: object) -> str:
+    def line(**changed: object) -> str | None:
         return lines.line(Event(1, "session", Session.model_validate(known | changed), known | changed))
 
     async with open_world() as world:

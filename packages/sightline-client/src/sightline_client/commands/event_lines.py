@@ -15,9 +15,18 @@ class EventLines:
 
     def __init__(self) -> None:
         self._known: dict[str, Session] = {}
+        self._workspaces: dict[str, str] = {}
+        """The line that was returned last, by id of the workspace."""
 
-    def line(self, event: "Event") -> str:
-        """Return the line of an event."""
+    def line(self, event: "Event") -> str | None:
+        """Return the line of an event; None for a workspace of which nothing that the line shows changed."""
+        line = self._line(event)
+        if isinstance(event.value, Workspace):
+            before, self._workspaces[event.value.id] = self._workspaces.get(event.value.id), line
+            return None if line == before else line
+        return line
+
+    def _line(self, event: "Event") -> str:
         named = event.data.get("sessionId", event.data.get("id", ""))
         return "  ".join(part for part in (f"{event.name:<9}", named, ", ".join(self._said(event))) if part).rstrip()
 

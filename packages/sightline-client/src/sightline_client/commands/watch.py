@@ -530,7 +530,9 @@ def _printing() -> "Callable[[Event, bool], None]":
 
     def print_event(event: "Event", as_json: bool) -> None:
         data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
-        print_value({"event": event.name, "data": data}, as_json, lines.line(event))
+        line = lines.line(event)
+        if as_json or line is not None:
+            print_value({"event": event.name, "data": data}, as_json, line or "")
 
     return print_event
 
@@ -554,17 +556,20 @@ def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) ->
 
 @app.command(rich_help_panel=PANEL)
 def verify(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JPEG frame or MP4 clip.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="JPEG frames or MP4 clips.")
+    ],
     root: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file with the root certificate to trust.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the C2PA signature of a frame or clip, and print who signed it and who states what.
+    """Check the C2PA signature of frames or clips, and print who signed them and who states what.
 
-    Exit code 0 means signed by a certificate of --root and not changed; 1 anything else.
+    Exit code 0 means that all are signed by a certificate of --root and not changed; 1 anything else. With --json,
+    several files have one object a line, with the name of the file.
     """
     with one_line_errors(as_json=as_json):
         from sightline_client.commands.verify import run_verify
 
-        raise typer.Exit(run_verify(file, root, as_json=as_json))
+        raise typer.Exit(run_verify(files, root, as_json=as_json))
