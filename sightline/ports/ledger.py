@@ -669,6 +669,10 @@ class WalletLedger(Protocol):
         """Return the wallet of a workspace; None when it is not tracked."""
         ...
 
+    async def spent_by_key(self, key_id: str, *, now_ms: int) -> MicroUsdc:
+        """Return what counts against the limit of an API key on this UTC day."""
+        ...
+
     async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
         """Return the workspace's ledger rows."""
         ...

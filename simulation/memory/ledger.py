@@ -283,6 +283,10 @@ class MemoryLedger(MemoryOutbox):
         self._head, self._checked_at_ms = ancestor, now_ms
         self._final = min(self._final, ancestor.number)
 
+    async def spent_by_key(self, key_id: str, *, now_ms: int) -> MicroUsdc:
+        """Return what counts against the limit of an API key on this UTC day."""
+        return MicroUsdc(self._spent_by_key(key_id, now_ms))
+
     async def wallet(self, workspace_id: str) -> WalletView | None:
         """Return the wallet of a workspace."""
         if workspace_id not in self._tracked:
@@ -497,15 +501,18 @@ class MemoryLedger(MemoryOutbox):
         per_session, per_day = spending.limits.per_session, spending.limits.per_day
         held = self._holds.get(session_id)
         amount += 0 if held is None else held.amount
-        spent = sum(
-            hold.amount
-            for hold in self._holds.values()
-            if hold is not held
-            and hold.key == (spending.key_id, now_ms // DAY_MS)
-            and (hold.state is not HoldState.RELEASED or hold.released_block is not None)
-        )
+        spent = self._spent_by_key(spending.key_id, now_ms, beside=held)
         left = [limit for limit in (per_session, None if per_day is None else per_day - spent) if limit is not None]
         return max(0, min(left)) if left and amount > min(left) else None
+
+    def _spent_by_key(self, key_id: str, now_ms: int, *, beside: object = None) -> int:
+        return sum(
+            hold.amount
+            for hold in self._holds.values()
+            if hold is not beside
+            and hold.key == (key_id, now_ms // DAY_MS)
+            and (hold.state is not HoldState.RELEASED or hold.released_block is not None)
+        )
 
     def count_for_key(self, session_id: str, spending: KeySpending, *, now_ms: int) -> None:
         """Count a session's hold against the limits of an API key."""

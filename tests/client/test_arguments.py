@@ -394,6 +394,8 @@ WRONG_VALUES: Final = (
     ("request 1 11,5755", "'11,5755' has a comma"),
     ("request 48.1,191.5", "'191.5' is not a longitude"),
     ("quote 1 2 --seconds 0", "--seconds"),
+    ("area 1 2 --radius 10", "10 m must be at least 50"),
+    ("area 1 2 --radius 100001", "100001 m must be at most 100000"),
     ("quote 1 inf", "'inf' is not a longitude"),
     (f"extend {SESSION_ID} 0", "'seconds'"),
     (f"extend {SESSION_ID} --seconds 0", "--seconds"),

@@ -25,6 +25,7 @@ from sightline.chain.contracts.abi import call_data
 from sightline.domain.books.statement import Month
 from sightline.system.clock import SystemClock
 from sightline_client import Chain, Sightline
+from sightline_client.commands.access import SCOPES
 from sightline_client.money import MicroUsdc
 from sightline_client.wallet import LocalWallet
 
@@ -53,10 +54,33 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
     assert said["frames"] == len(frames) == 4
     assert simplejpeg.decode_jpeg_header(frames[0].read_bytes())[1] == 320
     assert said["settlementTxHash"].startswith("0x")
+    assert said["endReason"] == "CONSUMER_ENDED"
     price = sightline(dev, "watch", *place, "--seconds", "600", "--max-charge", "0.01", code=1)
     assert "Request at most" in price
     assert len(price.splitlines()) == 1
     assert "Raise --max-charge." in sightline(dev, "watch", *place, "--max-charge", "0.000001", code=1)
+
+
+def test_watch_says_that_the_operator_ended_its_session(dev: dict[str, Any], tmp_path: Path) -> None:
+    place = (str(dev["lat"]), str(dev["lng"]))
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    for flags in ((), ("--json",)):
+        watch = subprocess.Popen(
+            [*COMMAND, "watch", *place, "--out", str(tmp_path), *flags],
+            env=os.environ | known, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with watch, Sightline(dev["url"], dev["operatorKey"]) as operator:
+            assert watch.stderr is not None
+            while "ms old" not in (line := watch.stderr.readline()) and "ageMs" not in line:
+                assert line
+            (session,) = operator.sessions.page(view="operator", state=["LIVE"]).items
+            operator.sessions.end(session.id)
+            printed, said = watch.communicate(timeout=60)
+        assert watch.returncode == 0, said
+        if flags:
+            assert json.loads(printed)["endReason"] == "OPERATOR_ENDED"
+        else:
+            assert f"Session {session.id} has ended: the operator ended it." in said.splitlines()
 
 
 def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any], tmp_path: Path) -> None:
@@ -168,14 +192,21 @@ def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_inv
 
 def test_watch_saves_signed_frames_that_verify_accepts(dev: dict[str, Any], tmp_path: Path) -> None:
     place = (str(dev["lat"]), str(dev["lng"]))
-    verdicts = []
+    verdicts, saved = [], []
     for directory, option in ((tmp_path / "signed", ["--signed"]), (tmp_path / "plain", [])):
         sightline(dev, "watch", *place, "--count", "1", "--out", str(directory), *option)
         (file,) = directory.glob("*.jpg")
+        saved.append(str(file))
         command = [*COMMAND, "verify", str(file), "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         verdicts.append((done.returncode, json.loads(done.stdout)["verdict"]))
     assert verdicts == [(1, "untrusted"), (1, "unsigned")], "without --root no signer is trusted"
+    both = subprocess.run([*COMMAND, "verify", *saved, "--json"], capture_output=True, text=True, check=False)
+    assert both.returncode == 1
+    lines = map(json.loads, both.stdout.splitlines())
+    assert [(line["file"], line["verdict"]) for line in lines] == list(
+        zip(saved, ["untrusted", "unsigned"], strict=True)
+    )
 
 
 def test_clip_saves_the_last_seconds_and_verify_accepts_them(dev: dict[str, Any], tmp_path: Path) -> None:
@@ -244,6 +275,7 @@ def test_a_quote_requests_nothing_and_says_rate_price_and_operators(dev: dict[st
         assert shown[0] == f"{int(rate) / MICRO} USDC a second, at most {int(total) / MICRO} USDC for 600 s"
         assert "operator" in shown[1]
         assert "no operators" in sightline(dev, "quote", "-33.86", "-151.2")
+        assert sl.quote(dev["lat"], dev["lng"]).duration_seconds == 300
         assert sl.sessions.page(limit=1).items == before
 
 
@@ -306,7 +338,8 @@ def test_a_wallet_lists_accepts_and_declines_invitations(dev: dict[str, Any]) ->
     assert owner["walletAddress"] in listed[0]
     assert sightline(dev, "invitations", "accept", invited[0], **wallet) == f"VIEWER of {owner['slug']}\n"
     assert other["slug"] in sightline(dev, "invitations", "decline", invited[1], **wallet)
-    assert sightline(dev, "invitations", "list", **wallet) == ""
+    assert sightline(dev, "invitations", "list", **wallet) == "There are no open invitations.\n"
+    assert sightline(dev, "invitations", "list", "--json", **wallet) == ""
     assert sightline(dev, "invitations", "accept", invited[0], **wallet) == f"VIEWER of {owner['slug']}\n", "again"
     assert "declined or withdrawn" in sightline(dev, "invitations", "accept", invited[1], code=1, **wallet)
     assert "Name one with --workspace" in sightline(dev, "login", code=1, **wallet), "two workspaces: it asks"
@@ -324,6 +357,8 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     assert "works until" in sightline(dev, "keys", "revoke", key["keyId"], **wallet)
     mint = ("keys", "mint", "agent", "--scope", "sessions:read", "--per-session", "0.05", "--per-day", "1", "--json")
     limits = json.loads(sightline(dev, *mint, **wallet))["limits"]
+    default = json.loads(sightline(dev, "keys", "mint", "other", "--json", **wallet))
+    assert sorted(default["scopes"]) == sorted(SCOPES["CONSUMER"])
     assert "agent  sessions:read  at most 0.05 USDC a session, 1 USDC a day" in sightline(dev, "keys", "list", **wallet)
     sightline(dev, "signup", "--role", "SUPPLIER", "--slug", f"second-{made['slug']}"[:32], **wallet)
     assert "Name one with --workspace" in sightline(dev, "keys", "list", code=1, **wallet)
@@ -373,6 +408,8 @@ def test_a_wallet_without_funds_is_told_what_it_needs_and_approve_gives_the_allo
     session_id, warned = said("request", *place, **env)
     said("end", session_id.strip(), **env)
     assert "wallet" not in warned
+    lower = said("approve", "3", **env)[0]
+    assert re.search(r" to take 3 USDC, in place of [45](\.\d+)? USDC: 0x", lower), lower
     other = sightline(dev, "approve", "5", code=1, SIGHTLINE_WALLET_KEY=new["walletKey"])
     assert "is not that of the API key's workspace" in other
 
@@ -445,14 +482,15 @@ def test_listen_prints_the_current_state_first(dev: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
+@pytest.mark.parametrize("command", ["end", "listen"])
 def test_a_command_names_the_server_that_is_down_before_it_gives_up_and_keeps_stdout_clean(
-    flags: tuple[str, ...],
+    command: str, flags: tuple[str, ...]
 ) -> None:
     with socket.socket() as reserved:  # bound and not listening: connections are refused
         reserved.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
         process = subprocess.Popen(
-            [*COMMAND, "end", "00000000-0000-4000-8000-000000000000", *flags],
+            [*COMMAND, command, "00000000-0000-4000-8000-000000000000", *flags],
             env=os.environ | {"SIGHTLINE_URL": url, "SIGHTLINE_API_KEY": "svc_test_abcdef_" + "0" * 43},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

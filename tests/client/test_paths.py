@@ -58,5 +58,5 @@ async def test_an_agent_cannot_reach_another_path_by_a_session_id() -> None:
             for tool in ("get_session", "get_frame", "get_clip", "end_session", "cancel_request", "verify_receipt"):
                 answer = await client.call_tool(tool, {"session_id": "../wallet"})
                 assert answer.is_error
-                assert "is not an id" in str(answer.content[0])
+                assert "is not the id of a view" in str(answer.content[0])
     assert recorder.asked == []

@@ -19,5 +19,6 @@ def test_every_public_name_is_a_name_of_the_package() -> None:
     names: dict[str, object] = {}
     exec("from sightline_client import *", names)
     assert {name: names[name] for name in public.__all__} == {name: getattr(public, name) for name in public.__all__}
+    assert set(public.__all__) <= set(dir(sightline_client))
     with pytest.raises(AttributeError, match="no attribute 'Sightlime'"):
         _ = sightline_client.Sightlime

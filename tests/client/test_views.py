@@ -2,11 +2,22 @@
 
 import asyncio
 import logging
+import re
 
+import httpx2
 import pytest
 import trio
 
-from sightline_client import AsyncSightline, NoOperatorError, NotAuthorizedError, RevokedApiKeyError, SessionOverError
+from sightline_client import (
+    AsyncSightline,
+    EndNotConfirmedError,
+    NoOperatorError,
+    NotAuthorizedError,
+    NotReachedError,
+    RetryPolicy,
+    RevokedApiKeyError,
+    SessionOverError,
+)
 from tests.http.fakes import a_clip
 from tests.http.world import Party, data_of, open_world
 
@@ -104,6 +115,39 @@ async def test_a_frame_asked_for_after_the_block_is_refused_as_such_and_not_as_a
                     nursery.cancel_scope.cancel()
             with pytest.raises(SessionOverError, match=r"ENDED \(CONSUMER_ENDED\) and has no more frames\. Fetch"):
                 await view.frame()
+
+
+async def test_a_view_whose_server_is_gone_says_that_it_tries_to_end_the_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Unplugged(httpx2.AsyncHTTPTransport):
+        is_out = False
+
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if self.is_out:
+                raise httpx2.ConnectError("refused")
+            return await super().handle_async_request(request)
+
+    wire = Unplugged()
+    retry = RetryPolicy(attempts=2, first_delay_s=0.01)
+    async with open_world() as world, httpx2.AsyncClient(transport=wire) as http:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        sl = AsyncSightline(world.base_url, consumer.plaintext, retry=retry, http=http)
+        view = sl.view(5.0, 5.0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start_assigned, operator)
+            await view.__aenter__()
+            nursery.cancel_scope.cancel()
+        wire.is_out = True
+        with pytest.raises(NotReachedError) as lost:
+            await view.refresh()
+        with pytest.raises(EndNotConfirmedError):
+            await view.__aexit__(NotReachedError, lost.value, None)
+    said = [each.getMessage() for each in caplog.records if each.name == "sightline_client.transport"]
+    first, second = [re.sub(r" \d+ s\.$", "", text) for text in said]
+    assert first.endswith("and that the server runs: refused. Trying again for at most")
+    assert second == f"Session {view.session.id} may still run. Trying to end it for at most"
 
 
 async def test_a_clip_asked_for_at_once_waits_for_the_first_video_and_ends_with_the_view() -> None:

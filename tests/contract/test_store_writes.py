@@ -412,6 +412,7 @@ async def test_the_day_of_a_key_counts_charges_that_are_settled(stored: Stored) 
         headers=(head,), events=(), readings=(), settled=settled, head=head, confirmed_block=1, previous=None
     )
     await stored.ledger.apply_blocks(application, now_ms=T0)
+    assert await stored.ledger.spent_by_key(KEY, now_ms=T0) == 30
     over = await stored.store.write_session(a_limited_write(stored, 71, daily))
     assert over == Rejected(RejectedWhy.KEY_LIMIT, MicroUsdc(70))
 
@@ -430,7 +431,10 @@ async def test_the_day_of_a_key_counts_holds_until_they_are_charged_or_released(
     assert isinstance(second, str)
     await stored.ledger.charge_hold(first, 10)
     assert await write(51) == Rejected(RejectedWhy.KEY_LIMIT, MicroUsdc(50))
+    assert await stored.ledger.spent_by_key(KEY, now_ms=T0) == 50
     await stored.ledger.release_hold(second)
+    assert await stored.ledger.spent_by_key(KEY, now_ms=T0) == 10
+    assert await stored.ledger.spent_by_key(KEY, now_ms=T0 + DAY_MS) == 0
     assert isinstance(await write(90), str)
     assert await write(1) == Rejected(RejectedWhy.KEY_LIMIT, MicroUsdc(0))
     assert isinstance(await write(100, key="88888888-8888-4888-8888-888888888888"), str)

@@ -10,7 +10,7 @@ from sightline.actors.types import Answer, Caller
 from sightline.domain.errors import RefusedError
 from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.session.machine import why_not_extended, wrong_state
+from sightline.domain.session.machine import not_live_yet, why_not_extended
 from sightline.domain.session.model import Live, Session, SessionExtension, SessionState
 from sightline.domain.session.status import meter_status, parties_of
 from sightline.domain.units import SECOND_MS, MicroUsdc
@@ -110,7 +110,7 @@ class EscrowService:
         if session.terms.consumer_workspace_id != caller.workspace_id:
             raise RefusedError(NOT_PARTY)
         if not isinstance(session.phase, Live):
-            raise RefusedError(wrong_state(session))
+            raise RefusedError(not_live_yet(session))
         amount = MicroUsdc(session.terms.rate * seconds)
         refusal = why_not_extended(session, SessionExtension(id="", seconds=seconds, amount=amount))
         if refusal is not None:

@@ -131,6 +131,14 @@ def wrong_state(session: Session) -> Refusal:
     return Refusal(Code.INVALID_STATE, "session:state", message, state=session.state)
 
 
+def not_live_yet(session: Session) -> Refusal:
+    """The refusal of a command that a session allows when it is LIVE."""
+    refusal = wrong_state(session)
+    if session.state not in (SessionState.REQUESTED, SessionState.ASSIGNED):
+        return refusal
+    return replace(refusal, message=f"The session is {session.state}: wait until it is LIVE")
+
+
 def create(terms: Terms) -> Step:
     """A new session in REQUESTED. Its first event holds the terms that a receipt is verified by."""
     session = Session(terms=terms, phase=Requested())
@@ -301,10 +309,11 @@ def _in_requested(
         case End():
             return replace(wrong_state(session), message=NOT_ENDED)
         case (
-            BeginFunding() | GoLive() | CancelAssignment() | Withdraw() | Decline() | BeginExtending()
-            | Extend() | Say()
+            BeginFunding() | GoLive() | CancelAssignment() | Withdraw() | Decline()
         ):  # fmt: skip
             return wrong_state(session)
+        case BeginExtending() | Extend() | Say():
+            return not_live_yet(session)
         case (
             FixReported()
             | MediaProved()
@@ -340,8 +349,10 @@ def _in_assigned(
         case Decline():
             is_late = now_ms - phase.assigned_at_ms > DECLINE_WITHIN_MS
             return _reopen(session, phase, now_ms, DECLINED, is_no_show=is_late)
-        case Assign() | Cancel() | End() | BeginExtending() | Extend() | Say():
+        case Assign() | Cancel() | End():
             return wrong_state(session)
+        case BeginExtending() | Extend() | Say():
+            return not_live_yet(session)
         case (
             FixReported()
             | MediaProved()

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
+from sightline.domain.access import KeyLimits
 from sightline.domain.addresses import shown_address
 from sightline.http.cursors import LEDGER_CURSOR
 from sightline.http.schemas.base import (
@@ -87,6 +88,16 @@ class WalletLimits(Output):
     left_today_micro_usdc: Money = Field(description="Of the limit per day: what is neither charged today nor held")
 
 
+class KeyLimitsToday(Output):
+    """The spending limits of the API key of this call; null: no such limit."""
+
+    per_session_micro_usdc: Money | None
+    per_day_micro_usdc: Money | None = Field(description="For the sessions that the key creates on one UTC day")
+    left_today_micro_usdc: Money | None = Field(
+        description="Of the limit per day: what neither holds nor charges of the key's sessions of today take"
+    )
+
+
 class Wallet(Output):
     """What the watcher saw of the workspace's wallet; the chain is the authority."""
 
@@ -99,6 +110,9 @@ class Wallet(Output):
     available_micro_usdc: Money = Field(description="What balance and allowance leave beside what is held")
     limits: WalletLimits | None = Field(
         description="A session may cost no more than these leave, whatever is available; null: the wallet set none"
+    )
+    key_limits: KeyLimitsToday | None = Field(
+        description="A session that this API key creates may cost no more than these leave; null: the key has none"
     )
     last_sync_block: str
     updated_at: Instant
@@ -243,8 +257,10 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
     }
 
 
-def wallet_json(wallet: WalletView, now_ms: int) -> dict[str, object]:
-    """Present the tracked wallet as `Wallet`."""
+def wallet_json(
+    wallet: WalletView, now_ms: int, *, key_limits: KeyLimits | None, spent_by_key: int
+) -> dict[str, object]:
+    """Present the tracked wallet, and the limits of the caller's key, as `Wallet`."""
     limits = wallet.limits
     return {
         "workspaceId": wallet.workspace_id,
@@ -261,8 +277,17 @@ def wallet_json(wallet: WalletView, now_ms: int) -> dict[str, object]:
             "perDayMicroUsdc": str(limits.per_day),
             "leftTodayMicroUsdc": str(max(0, limits.left_of_day(now_ms) - wallet.held_micro)),
         },
+        "keyLimits": None if key_limits is None else _key_limits_json(key_limits, spent_by_key),
         "lastSyncBlock": str(wallet.last_sync_block),
         "updatedAt": iso(wallet.updated_at_ms),
+    }
+
+
+def _key_limits_json(limits: KeyLimits, spent: int) -> dict[str, object]:
+    return {
+        "perSessionMicroUsdc": None if limits.per_session is None else str(limits.per_session),
+        "perDayMicroUsdc": None if limits.per_day is None else str(limits.per_day),
+        "leftTodayMicroUsdc": None if limits.per_day is None else str(max(0, limits.per_day - spent)),
     }
 
 

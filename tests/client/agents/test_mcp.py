@@ -237,7 +237,9 @@ async def test_an_agent_extends_a_view_within_its_limit_once_after_its_user_was_
         more = {"session_id": session["sessionId"], "seconds": SECONDS + 60}
         try:
             above = await refusal(client, "extend_view", **more, max_charge_usdc=session["holdUsdc"])
-            assert "MAX_CHARGE" in above
+            rate = Decimal(session["holdUsdc"]) / SECONDS
+            assert f"may cost up to {(rate * (SECONDS + 60)).normalize():f} USDC, above max_charge_usdc" in above
+            assert f"Nothing was added. It pays for {SECONDS} s: call extend_view with at most that many" in above
             user.action = "decline"
             assert "DECLINED" in await refusal(client, "extend_view", **more, max_charge_usdc="5")
             user.action = "accept"
@@ -247,9 +249,15 @@ async def test_an_agent_extends_a_view_within_its_limit_once_after_its_user_was_
             assert longer["nextStep"].startswith(f"Nothing was added: the view has {SECONDS + 60} s")
         finally:
             await call(client, "end_session", session_id=session["sessionId"])
-    assert user.questions[1:] == [
-        question(*PLACE, SECONDS + 60, usdc(limit)) for limit in (session["holdUsdc"], "5", "5", "5")
-    ]
+            await call(client, "end_session", session_id=session["sessionId"])
+            over = await refusal(client, "extend_view", **more | {"seconds": SECONDS + 120}, max_charge_usdc="5")
+            assert over.startswith("INVALID_STATE: the session is ENDED.")
+            assert "'nope' is not the id" in await refusal(
+                client, "extend_view", **more | {"session_id": "nope"}, max_charge_usdc="5"
+            )
+    place = "11.000000, 11.000000"
+    text = f"Sightline: extend the running view at {place} to {SECONDS + 60} s in all, for at most 5 USDC in all?"
+    assert user.questions[1:] == [text] * 2, "not for what is refused, nor for what adds nothing"
 
 
 async def test_never_does_not_ask(shop: Shop) -> None:
@@ -351,7 +359,11 @@ async def test_a_user_is_not_asked_for_a_view_whose_price_is_above_the_limit(sho
     async with open_client("memory", shop.server.url, shop.consumer.key, "auto", "auto", user) as client:
         before = await known_ids(client)
         wish = await a_wish(client)
-        assert "MAX_CHARGE" in await refusal(client, "request_view", **wish | {"max_charge_usdc": "0.000001"})
+        assert "It pays for no second" in await refusal(
+            client, "request_view", **wish | {"max_charge_usdc": "0.000001"}
+        )
+        nope = await refusal(client, "request_view", **wish | {"quote_id": "nope"})
+        assert nope.startswith("INVALID_ARGUMENT: quote_id 'nope' is not the id of a quote. Call check_place")
         assert (user.questions, await known_ids(client)) == ([], before)
 
 

@@ -108,3 +108,5 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
             said = await refusal(client, "get_frame", session_id=session_id)
             assert said.startswith("INVALID_STATE (session:notLive): ")
             assert said.count("INVALID_STATE") == 1
+            said = await refusal(client, "get_frame", session_id="abc")
+            assert said.startswith("INVALID_ARGUMENT: session_id 'abc' is not the id of a view. Pass the sessionId")

@@ -20,7 +20,7 @@ from sightline_client import NO_RETRY, AsyncSightline, usdc
 from sightline_client.mcp_confirm import Confirm, limit_of
 from sightline_client.mcp_server import build_server
 
-WISH = {"lat": 1.0, "lng": 2.0, "quote_id": "q", "seconds": 60}
+WISH = {"lat": 1.0, "lng": 2.0, "quote_id": "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50", "seconds": 60}
 
 
 async def refusal(max_charge_usdc: Any) -> tuple[str, list[bytes]]:
@@ -200,4 +200,6 @@ async def test_wrong_arguments_are_named_in_one_line() -> None:
 async def test_a_resource_that_cannot_be_read_says_why() -> None:
     async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
         with pytest.raises(MCPError, match="NotReachedError: Cannot reach"):
+            await client.read_resource(f"sightline://sessions/{WISH['quote_id']}/frame")
+        with pytest.raises(MCPError, match="INVALID_ARGUMENT: session_id 'none' is not the id of a view"):
             await client.read_resource("sightline://sessions/none/frame")

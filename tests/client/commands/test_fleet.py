@@ -142,6 +142,14 @@ def test_each_bad_value_is_one_line_with_its_place_and_without_the_password(tmp_
     ]
 
 
+def test_a_fleet_takes_the_radii_that_area_takes(tmp_path: Path) -> None:
+    file = tmp_path / "radius.csv"
+    file.write_text("slug,lat,lng,source,radius\ngate,1,2,clip.mp4,10\nyard,1,2,clip.mp4,50\n")
+    with pytest.raises(FleetFileError) as caught:
+        read_cameras(file)
+    assert caught.value.lines == [f"{file} line 2: radius '10' is not a number from 50 to 100000"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -4,10 +4,13 @@ import json
 import os
 from pathlib import Path
 
+import trio
+
 from sightline_client import Event
 from sightline_client.commands.event_lines import EventLines
+from sightline_client.commands.printing import ENDED
 from sightline_client.commands.sessions import PAGE_MAX, ListedState
-from sightline_client.models import Session, SessionLocation, SessionState
+from sightline_client.models import EndReason, Session, SessionLocation, SessionState, Workspace
 from tests.client.commands.program import sightline
 from tests.http.fakes import a_clip
 from tests.http.world import BERLIN, Party, World, data_of, open_world
@@ -38,9 +41,10 @@ async def test_the_table_has_id_state_place_time_and_charge_newest_first() -> No
         created = data_of(await consumer.key.get(f"/api/v1/sessions/{newer}"))["createdAt"]
         done = await sightline(world, consumer, "sessions")
     title, first, second = done.stdout.splitlines()
-    assert title.split() == ["id", "state", "place", "created", "charge", "in", "USDC"]
+    assert title.split() == ["id", "state", "place", "created", "charge", "in", "USDC", *["why", "it", "is", "over"]]
     assert first.split() == [newer, "REQUESTED", "52.52,", "13.405", f"{created[:19]}Z", "0"]
     assert second.split()[:2] == [older, "CANCELLED"]
+    assert second.endswith("  the consumer cancelled it")
     assert title.index("created") == first.index(created[:19]) == second.index(created[:10])
 
 
@@ -85,12 +89,16 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
         waiting = await request(world, consumer)
+        told = await sightline(world, consumer, "tell", waiting, "turn left")
+        extended = await sightline(world, consumer, "extend", waiting)
         refused = await sightline(world, consumer, "frames", waiting)
         session_id = (await world.live(consumer, operator))["id"]
         world.video.show(session_id, 1)
         done = await sightline(world, consumer, "frames", session_id, "--count", "1", "--out", str(tmp_path / "out"))
         state = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"]
         narrow = await sightline(world, consumer, "frames", session_id, "--width", "4")
+    assert "The session is REQUESTED: wait until it is LIVE" in told.stderr
+    assert "The session is REQUESTED: wait until it is LIVE" in extended.stderr
     assert (refused.returncode, refused.stderr) == (
         1, f"Session {waiting} is REQUESTED. It has frames while it is LIVE.\n",
     )  # fmt: skip
@@ -99,6 +107,33 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
     assert saved.read_bytes()[:2] == b"\xff\xd8"
     assert state == "LIVE"
     assert narrow.returncode == 2
+
+
+async def test_frames_of_a_session_that_its_operator_ends_stop_with_the_reason(tmp_path: Path) -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        said = []
+        for flags in ((), ("--json",)):
+            session_id = (await world.live(consumer, operator))["id"]
+            world.video.show(session_id, 1)
+
+            async def end_after_a_frame(session_id: str, saved: trio.Path) -> None:
+                while not await saved.exists():
+                    await trio.lowlevel.checkpoint()
+                data_of(await operator.key.post(f"/api/v1/sessions/{session_id}/end"))
+
+            async with trio.open_nursery() as nursery:
+                out = tmp_path / session_id
+                nursery.start_soon(end_after_a_frame, session_id, trio.Path(out))
+                done = await sightline(world, consumer, "frames", session_id, "--out", str(out), *flags)
+            assert done.returncode == 0
+            said.append((session_id, done.stderr.splitlines()[-1]))
+    assert said[0][1] == f"Session {said[0][0]} has ended: the operator ended it."
+    assert json.loads(said[1][1]) == {"sessionId": said[1][0], "endReason": "OPERATOR_ENDED"}
+
+
+def test_every_reason_of_an_end_has_words() -> None:
+    assert ENDED.keys() == {str(reason) for reason in EndReason}
 
 
 async def test_a_line_is_told_to_the_operator_of_a_live_session() -> None:
@@ -160,10 +195,26 @@ async def test_watch_names_its_session_before_an_operator_is_found(tmp_path: Pat
     assert {"sessionId": listed[0]["id"]} in [json.loads(line) for line in as_json.stderr.splitlines()]
 
 
+async def test_listen_has_no_line_for_a_workspace_of_which_nothing_shown_changed() -> None:
+    lines = EventLines()
+    async with open_world() as world:
+        operator = await world.party("SUPPLIER")
+        known = data_of(await operator.key.get(operator.path))
+
+    def line(**changed: object) -> str | None:
+        return lines.line(Event(1, "workspace", Workspace.model_validate(known | changed), known | changed))
+
+    named = f"workspace  {known['id']}  {known['slug']}"
+    assert line() == f"{named}, OFFLINE"
+    assert line(lastSeenAt="2026-11-27T12:00:00.000Z") is None
+    assert line(availabilityState="ONLINE") == f"{named}, ONLINE"
+    assert line() == f"{named}, OFFLINE"
+
+
 async def test_listen_says_what_happened_to_a_session() -> None:
     lines = EventLines()
 
-    def line(**changed: object) -> str:
+    def line(**changed: object) -> str | None:
         return lines.line(Event(1, "session", Session.model_validate(known | changed), known | changed))
 
     async with open_world() as world:
@@ -179,7 +230,7 @@ async def test_listen_says_what_happened_to_a_session() -> None:
     known["messages"] = [{"number": 1, "sentAt": until, "text": "turn left"}]
     assert line() == f"{named}, message 1: turn left"
     assert line() == named
-    assert line(state="ENDED", endReason="CONSUMER_ENDED") == f"session    {known['id']}  ENDED, CONSUMER_ENDED"
+    assert line(state="ENDED", endReason="CONSUMER_ENDED") == f"session    {known['id']}  ENDED, the consumer ended it"
     assert lines.line(Event(2, "requestClosed", None, {"sessionId": known["id"]})) == f"requestClosed  {known['id']}"
     place = {"lat": 1.5, "lng": 2.5, "accuracyMeters": 5, "capturedAt": until, "receivedAt": until}
     at = SessionLocation.model_validate(place | {"sessionId": known["id"], "inGeofence": True})

@@ -98,7 +98,8 @@ async def test_a_device_that_stops_while_it_films_ends_the_session_and_is_offlin
         shown = data_of(await operator.key.get(operator.path))
     assert (session["state"], session["endReason"]) == ("ENDED", "OPERATOR_ENDED")
     assert shown["availabilityState"] == "OFFLINE"
-    last = json.loads(said.splitlines()[-1])
+    over, last = map(json.loads, said.splitlines()[-2:])
+    assert (over["event"], over["session_id"], over["state"]) == ("session_over", session_id, "ENDED")
     assert (last["event"], last["availability"]) == ("availability_changed", "OFFLINE")
 
 

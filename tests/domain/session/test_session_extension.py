@@ -93,7 +93,7 @@ def test_a_paused_session_can_be_extended():
 @pytest.mark.parametrize("session", [a_requested_session(), an_assigned_session(), an_ended_session()])
 @pytest.mark.parametrize("message", [BeginExtending(an_extension()), Extend(an_extension())])
 def test_only_a_live_session_is_extended(session, message):
-    assert machine.step(session, message, session.newest_ms, LIMITS) == machine.wrong_state(session)
+    assert machine.step(session, message, session.newest_ms, LIMITS) == machine.not_live_yet(session)
 
 
 def test_a_session_lasts_at_most_four_hours_and_the_refusal_says_what_is_left():

@@ -16,8 +16,11 @@ from sightline.ports.ledger import (
 )
 from sightline.ports.video import MediaKind
 from sightline.system.keccak import session_id_hash
+from sightline_client.models import Wallet
+from sightline_client.money import MicroUsdc as MicroUsdcOfClient
+from tests.client.commands.program import sightline
 from tests.http.fakes import CHAIN
-from tests.http.world import Party, World, data_of, error_of
+from tests.http.world import EVERY_SCOPE, Party, World, data_of, error_of
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 TX = "0x" + "ab" * 32
@@ -134,6 +137,7 @@ async def test_a_wallet_shows_balance_allowance_and_what_is_held(world: World) -
         "escrowedMicroUsdc": "0",
         "availableMicroUsdc": str(3_000_000 - hold),
         "limits": None,
+        "keyLimits": None,
         "lastSyncBlock": "4",
         "updatedAt": wallet["updatedAt"],
     }
@@ -156,6 +160,42 @@ async def test_a_wallet_shows_its_limits_and_what_the_day_has_left_beside_the_ho
         assert wallet["limits"] == {
             "perSessionMicroUsdc": "600", "perDayMicroUsdc": "9000000", "leftTodayMicroUsdc": str(left),
         }  # fmt: skip
+
+
+async def test_a_wallet_shows_the_limits_of_the_key_that_asks_and_what_the_day_has_left(world: World) -> None:
+    consumer = await world.party("CONSUMER")
+    reading = WalletReading(
+        address=consumer.account.address.lower(), balance_micro=9_000_000, allowance_micro=9_000_000, block_number=4
+    )
+    await see_block(world, 4, readings=(reading,))
+    wallet = data_of(await consumer.key.get("/api/v1/wallet"))
+    assert wallet["keyLimits"] is None
+    assert Wallet.model_validate(wallet).spendable_micro_usdc == 9_000_000
+    body = {"label": "agent", "environment": "TEST", "scopes": list(EVERY_SCOPE)}
+
+    async def mint(**limits: str) -> None:
+        minted = await consumer.wallet.post(f"{consumer.path}/api-keys", body | {"limits": limits})
+        consumer.plaintext = data_of(minted)["plaintext"]
+
+    await mint(perSessionMicroUsdc="10000")
+    wallet = data_of(await consumer.key.get("/api/v1/wallet"))
+    assert wallet["keyLimits"] == {
+        "perSessionMicroUsdc": "10000", "perDayMicroUsdc": None, "leftTodayMicroUsdc": None,
+    }  # fmt: skip
+    assert Wallet.model_validate(wallet).covered_micro_usdc == 9_000_000
+    printed = (await sightline(world, consumer, "wallet")).stdout.splitlines()
+    assert printed[-2:] == ["API key    at most 0.01 a session", "spendable  0.01 for a new session"]
+
+    await mint(perDayMicroUsdc="4000000")
+    left = 4_000_000 - int((await world.request(consumer, maxDurationSeconds=60))["holdMicroUsdc"])
+    wallet = data_of(await consumer.key.get("/api/v1/wallet"))
+    assert wallet["keyLimits"] == {
+        "perSessionMicroUsdc": None, "perDayMicroUsdc": "4000000", "leftTodayMicroUsdc": str(left),
+    }  # fmt: skip
+    usdc = MicroUsdcOfClient(left).usdc
+    printed = (await sightline(world, consumer, "wallet")).stdout.splitlines()
+    assert printed[-2] == f"API key    at most 4 a day (UTC), of which {usdc} are left"
+    assert printed[-1] == f"spendable  {usdc} for a new session"
 
 
 async def test_the_ledger_is_paged_and_filtered(world: World) -> None:

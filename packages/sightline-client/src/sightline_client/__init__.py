@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from sightline_client.public import *  # noqa: F403
 
 
+def __dir__() -> list[str]:
+    """List the public names too, without importing their dependencies before they are asked for."""
+    return sorted({*globals(), *import_module("sightline_client.public").__all__})
+
+
 def __getattr__(name: str) -> object:
     """Import the public names at the first use: that takes 0.5 s, and the commands and the publisher need none."""
     return getattr(import_module("sightline_client.public"), name)

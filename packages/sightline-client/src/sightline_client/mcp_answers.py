@@ -5,8 +5,9 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from sightline_client.models import Quote, Session, SessionState, Wallet
+from sightline_client.models import KeyLimitsToday, Quote, Session, SessionState, Wallet
 from sightline_client.models.base import Time
+from sightline_client.money import MicroUsdc
 
 NEXT_STEP: Final = {
     SessionState.ASSIGNED: "An operator is on the way. Call get_session until the state is LIVE, or cancel_request.",
@@ -122,11 +123,14 @@ class WalletAnswer(Answer):
     available_usdc: Annotated[str, Field(description="The most that a new view can cost, in USDC")]
     limit_per_session_usdc: Annotated[str | None, Field(description="Set by the wallet on the chain; null: none")]
     limit_per_day_usdc: str | None
+    key_limit_per_session_usdc: Annotated[str | None, Field(description="Limit of this API key; null: none")]
+    key_limit_per_day_usdc: str | None
+    key_left_today_usdc: Annotated[str | None, Field(description="What the key's limit per day leaves today (UTC)")]
 
     @classmethod
     def of(cls, wallet: Wallet) -> "WalletAnswer":
         """Show a wallet."""
-        limits = wallet.limits
+        limits, key = wallet.limits, wallet.key_limits or KeyLimitsToday()
         return cls(
             address=wallet.wallet_address,
             balance_usdc=str(wallet.tracked_balance.usdc),
@@ -135,7 +139,14 @@ class WalletAnswer(Answer):
             available_usdc=str(wallet.spendable_micro_usdc.usdc),
             limit_per_session_usdc=None if limits is None else str(limits.per_session_micro_usdc.usdc),
             limit_per_day_usdc=None if limits is None else str(limits.per_day_micro_usdc.usdc),
+            key_limit_per_session_usdc=_amount(key.per_session_micro_usdc),
+            key_limit_per_day_usdc=_amount(key.per_day_micro_usdc),
+            key_left_today_usdc=_amount(key.left_today_micro_usdc),
         )
+
+
+def _amount(amount: MicroUsdc | None) -> str | None:
+    return None if amount is None else str(amount.usdc)
 
 
 class ReceiptAnswer(Answer):

@@ -4,7 +4,7 @@ An additional protection: the limits are kept by the server, whatever a client a
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.mcpserver import Context, Elicit
@@ -34,7 +34,7 @@ class Confirm(StrEnum):
 class Approval(BaseModel):
     """The form that the user sees."""
 
-    approve: bool = Field(title="Request this view", description="Money is spent while the view is live.")
+    approve: bool = Field(title="Approve", description="Money is spent while the view is live.")
 
 
 def limit_of(max_charge_usdc: MaxCharge) -> MicroUsdc:
@@ -51,6 +51,14 @@ def question(lat: float, lng: float, seconds: int, limit: MicroUsdc) -> str:
     """Word the question by values of fixed form only: a model cannot put text of its own into it."""
     return (
         f"Sightline: request live video at {lat:.6f}, {lng:.6f} for up to {seconds} s, for at most {limit.usdc} USDC?"
+    )
+
+
+def extension_question(lat: float, lng: float, seconds: int, limit: MicroUsdc) -> str:
+    """Word the question about a running view in the same way."""
+    return (
+        f"Sightline: extend the running view at {lat:.6f}, {lng:.6f} to {seconds} s in all, for at most {limit.usdc} "
+        "USDC in all?"
     )
 
 
@@ -82,10 +90,13 @@ def can_ask(ctx: Ctx) -> bool:
     return (version is not None and version >= "2026-07-28") or ctx.session.can_send_request
 
 
-def require_approval(answer: ElicitationResult[Approval]) -> None:
-    """Raise ToolError unless the user approved."""
+NOT_REQUESTED: Final = "this view. Nothing was requested or charged"
+NOT_ADDED: Final = "more time. Nothing was added, and the view goes on as before"
+
+
+def require_approval(answer: ElicitationResult[Approval], declined: str = NOT_REQUESTED) -> None:
+    """Raise ToolError unless the user approved. `declined` says what that means."""
     if not (isinstance(answer, AcceptedElicitation) and answer.data.approve):
         raise ToolError(
-            "DECLINED: the user did not approve this view. Nothing was requested or charged. "
-            "Do not request it again unless the user asks for it."
+            f"DECLINED: the user did not approve {declined}. Do not request it again unless the user asks for it."
         )

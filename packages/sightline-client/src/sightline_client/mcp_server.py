@@ -16,6 +16,7 @@ from functools import wraps
 from importlib.metadata import version
 from inspect import getdoc
 from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar
+from uuid import UUID
 
 import anyio
 from pydantic import Field, ValidationError
@@ -60,11 +61,13 @@ try:
         WalletAnswer,
     )
     from sightline_client.mcp_confirm import (
+        NOT_ADDED,
         Approval,
         Confirm,
         Ctx,
         MaxCharge,
         ask,
+        extension_question,
         limit_of,
         question,
         require_approval,
@@ -92,6 +95,8 @@ STALE: Final = "frame:stale"
 NOT_DECODED: Final = "frame:notDecoded"
 FIRST_WITHIN_S: Final = 15.0
 """How long a call waits for the first frame or video of a view."""
+ID_LENGTH: Final = 36
+"""Length of a UUID as the interface writes it; `uuid.UUID` takes other forms too."""
 MISMATCH: Final = "idempotency:mismatch"
 WIDTH: Final = 768
 WIDTH_MAX: Final = 1568
@@ -131,6 +136,7 @@ def explained(tool: Callable[P, Awaitable[Any]]) -> Callable[P, Awaitable[Any]]:
     @wraps(tool)
     async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
         try:
+            require_session_id(kwargs.get("session_id"))
             return await tool(*args, **kwargs)
         except SightlineError as error:
             raise ToolError(_named(error)) from error
@@ -144,11 +150,31 @@ def readable(resource: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
     @wraps(resource)
     async def read(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
+            require_session_id(kwargs.get("session_id"))
             return await resource(*args, **kwargs)
+        except ToolError as error:
+            raise ResourceError(str(error)) from error
         except SightlineError as error:
             raise ResourceError(_named(error)) from error
 
     return read
+
+
+def require_session_id(text: object) -> None:
+    """Raise ToolError unless an argument `session_id`, if there is one, has the form of an id."""
+    if isinstance(text, str) and not _is_id(text):
+        raise ToolError(
+            f"INVALID_ARGUMENT: session_id {text!r} is not the id of a view. Pass the sessionId that request_view "
+            "returned; list_sessions shows it too."
+        )
+
+
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return len(text) == ID_LENGTH
 
 
 def _named(error: SightlineError) -> str:
@@ -179,13 +205,19 @@ class Tools:
         return PlaceAnswer.of(quote)
 
     def require_within(self, limit: MicroUsdc, quote_id: str, seconds: int) -> None:
-        """Raise ToolError if the price of a view is above the limit, so that no user approves what cannot happen.
+        """Raise ToolError if the quote cannot be one, or if the price of a view is above the limit.
 
-        Quotes of other processes are not known here: the server compares again when the session is created.
+        So no user approves what cannot happen. Quotes of other processes are not known here: the server compares again
+        when the session is created.
         """
+        if not _is_id(quote_id):
+            raise ToolError(
+                f"INVALID_ARGUMENT: quote_id {quote_id!r} is not the id of a quote. Call check_place, and pass its "
+                "quoteId. Nothing was requested."
+            )
         rate = self._rates.get(quote_id)
         if rate is not None and rate * seconds > limit:
-            raise above_limit(seconds, limit)
+            raise above_limit(seconds, limit, rate)
 
     async def request_view(
         self, lat: float, lng: float, quote_id: str, limit: MicroUsdc, seconds: int, instructions: str | None, ctx: Ctx
@@ -313,10 +345,8 @@ class Tools:
                 )
             except ConflictError as error:
                 if error.detail == ABOVE_MAXIMUM:
-                    raise ToolError(
-                        f"MAX_CHARGE: {seconds} s may cost more than max_charge_usdc {limit.usdc}. Nothing was added. "
-                        "Call extend_view with fewer seconds."
-                    ) from error
+                    rate = session.rate_per_second_micro_usdc
+                    raise above_limit(seconds, limit, rate, is_extension=True) from error
                 raise
         return SessionAnswer.of(session)
 
@@ -405,12 +435,36 @@ def watch_place(
     )
 
 
-def above_limit(seconds: int, limit: MicroUsdc) -> ToolError:
-    """Build the error of a view whose price is above the caller's limit."""
+def above_limit(
+    seconds: int, limit: MicroUsdc, rate: MicroUsdc | None = None, *, is_extension: bool = False
+) -> ToolError:
+    """Build the error of a view whose price is above the caller's limit. `rate`: price of a second, if it is known."""
+    outcome, tool = ("added", "extend_view") if is_extension else ("requested", "check_place")
+    price = "more than" if rate is None else f"up to {MicroUsdc(rate * seconds).usdc} USDC, above"
+    affordable = None if not rate else limit // rate
+    if affordable is None:
+        step = f"Call {tool} with fewer seconds."
+    elif affordable:
+        step = f"It pays for {affordable} s: call {tool} with at most that many seconds."
+    else:
+        step = "It pays for no second at this rate. Ask the user for a higher limit."
     return ToolError(
-        f"MAX_CHARGE: {seconds} s may cost more than max_charge_usdc {limit.usdc}. Nothing was requested. "
-        "Call check_place with fewer seconds."
+        f"MAX_CHARGE: {seconds} s may cost {price} max_charge_usdc {limit.usdc}. Nothing was {outcome}. {step}"
     )
+
+
+def require_extensible(session: Session, limit: MicroUsdc, seconds: int) -> bool:
+    """Return whether an extension adds seconds. Raise ToolError if it is clear that the server refuses it."""
+    if session.state != SessionState.LIVE:
+        raise ToolError(
+            f"INVALID_STATE: the session is {session.state}. A view can be extended while it is LIVE. Nothing was "
+            "added."
+        )
+    if seconds <= session.max_duration_seconds:
+        return False
+    if session.rate_per_second_micro_usdc * seconds > limit:
+        raise above_limit(seconds, limit, session.rate_per_second_micro_usdc, is_extension=True)
+    return True
 
 
 async def _created(
@@ -528,9 +582,13 @@ def confirmed_extend_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[..., 
     async def approval(
         session_id: SessionId, max_charge_usdc: MaxCharge, seconds: Seconds, ctx: Ctx
     ) -> Approval | Elicit[Approval]:
+        limit = limit_of(max_charge_usdc)
+        require_session_id(session_id)
         session = await tools.session(session_id, ctx)
-        limit, place = limit_of(max_charge_usdc), (session.requested_lat, session.requested_lng)
-        return ask(confirm_of(ctx), ctx, question(*place, seconds, limit))
+        if not require_extensible(session, limit, seconds):
+            return Approval(approve=True)  # nothing is added
+        place = session.requested_lat, session.requested_lng
+        return ask(confirm_of(ctx), ctx, extension_question(*place, seconds, limit))
 
     async def extend_view(
         session_id: SessionId,
@@ -546,7 +604,7 @@ def confirmed_extend_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[..., 
         A number that is not greater than `maxSeconds` changes nothing; so does the same call again. The charge of the
         whole view never exceeds max_charge_usdc. The user may be asked first.
         """
-        require_approval(answer)
+        require_approval(answer, NOT_ADDED)
         return await tools.extend_view(session_id, seconds, limit_of(max_charge_usdc), ctx)
 
     return extend_view

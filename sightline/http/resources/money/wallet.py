@@ -2,7 +2,7 @@
 
 from typing import Final, final
 
-from sightline.domain.access import Operation
+from sightline.domain.access import ApiKeyPrincipal, Operation
 from sightline.domain.addresses import shown_address
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, RefusedError
 from sightline.domain.refusal import Code, Refusal
@@ -71,7 +71,12 @@ class MoneyResources:
         wallet = await self._services.ledger.wallet(call.workspace_id)
         if wallet is None:
             raise RefusedError(NOT_TRACKED)
-        return Reply(wallet_json(wallet, self._services.clock.now_ms()))
+        now_ms, principal = self._services.clock.now_ms(), call.principal
+        limits = principal.limits if isinstance(principal, ApiKeyPrincipal) else None
+        spent = 0
+        if isinstance(principal, ApiKeyPrincipal) and limits is not None and limits.per_day is not None:
+            spent = await self._services.ledger.spent_by_key(principal.key_id, now_ms=now_ms)
+        return Reply(wallet_json(wallet, now_ms, key_limits=limits, spent_by_key=spent))
 
     @Route(
         "GET",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 from sightline.domain.books.statement import Invoice, Month, WorkspaceStatement
+from sightline.domain.units import MicroUsdc
 from sightline.ports.leases import ServerRole
 from sightline.ports.ledger import (
     DAY_MS,
@@ -169,6 +170,11 @@ SELECT t.address, w.balance, w.allowance, w.block_number, w.needs_reading, w.upd
 FROM tracked_wallet t LEFT JOIN wallet_state w USING (address) LEFT JOIN chain_cursor c ON true
 WHERE t.workspace_id = $1
 """
+# What ledger_count_for_key sums up.
+_SPENT_BY_KEY = """
+SELECT coalesce(sum(amount), 0) FROM hold WHERE key_id = $1 AND key_day = $2
+  AND (state <> 'RELEASED' OR released_block IS NOT NULL OR escrowed_block IS NOT NULL)
+"""
 _LIVE_HOLDS = """
 SELECT h.session_id::text, h.payer, h.amount, w.session_limit FROM hold h JOIN session s ON s.id = h.session_id
   LEFT JOIN wallet_state w ON w.address = h.payer AND NOT w.needs_reading
@@ -307,6 +313,12 @@ class PostgresLedger(PostgresOutbox):
             updated_at_ms=row["updated_at_ms"] if read else row["tracked_at_ms"],
             limits=holds.limits_of(row),
         )
+
+    async def spent_by_key(self, key_id: str, *, now_ms: int) -> MicroUsdc:
+        """Return what counts against the limit of an API key on this UTC day."""
+        day = now_ms // DAY_MS
+        spent = await self._database.read(lambda connection: connection.fetchval(_SPENT_BY_KEY, key_id, day))
+        return MicroUsdc(int(spent))
 
     async def ledger(self, workspace_id: str, query: LedgerQuery) -> list[LedgerRow]:
         """Return the workspace's ledger rows, newest first."""

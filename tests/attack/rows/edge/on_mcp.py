@@ -143,5 +143,5 @@ async def mcp_paths(target: Target) -> str:
             said.append(str(answer.content[0].text))
     lines = [line for line in target.logged().splitlines() if tenant.workspace_id in line and "/wallet" in line]
     assert lines == [], f"{len(lines)} calls of /api/v1/wallet"
-    assert all("is not an id" in each for each in said), said
+    assert all("is not the id of a view" in each for each in said), said
     return "three tools refused it; no call of /api/v1/wallet"

@@ -114,7 +114,7 @@ class AsyncSightline:
         """Return who the credential belongs to."""
         return await self.auth.me()
 
-    async def quote(self, lat: float, lng: float, *, seconds: int) -> Quote:
+    async def quote(self, lat: float, lng: float, *, seconds: int = 300) -> Quote:
         """Get a price, valid for 120 s and for one session.
 
         Raises:

@@ -114,7 +114,7 @@ class Sightline:
         """Return who the credential belongs to."""
         return self.auth.me()
 
-    def quote(self, lat: float, lng: float, *, seconds: int) -> Quote:
+    def quote(self, lat: float, lng: float, *, seconds: int = 300) -> Quote:
         """Get a price, valid for 120 s and for one session.
 
         Raises:

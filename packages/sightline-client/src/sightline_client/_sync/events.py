@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import httpx2
 
 from sightline_client._sync.transport import BEFORE_THE_REQUEST, Transport
-from sightline_client.errors import NotReachedError, OutcomeUnknownError, SightlineError
+from sightline_client.errors import NotReachedError, OutcomeUnknownError, SightlineError, reason_of
 from sightline_client.event import MODELS, Event
 from sightline_client.models import Session
 from sightline_client.runtime import jitter, monotonic_s, sync_sleep
@@ -64,6 +64,7 @@ class Events:
                 if delay_s is None:
                     # The text of a protocol error can quote the API key.
                     raise error from (None if isinstance(lost, httpx2.ProtocolError) else lost)
+                self._transport.note_failure(error)
             sync_sleep(delay_s)
 
     def _next_of_stream(self) -> Event:
@@ -91,7 +92,8 @@ class Events:
         try:
             self._response = self._transport.http.send(request, stream=True)
         except BEFORE_THE_REQUEST as error:
-            raise NotReachedError(self._transport.url, str(error)) from error
+            raise NotReachedError(self._transport.url, reason_of(error)) from error
+        self._transport.note_answer()
         if self._response.status_code != httpx2.codes.OK:
             self._response.read()
             raise self._transport.refusal(self._response, "GET", self._path, None)

@@ -112,15 +112,25 @@ class Transport:
                 delay_s = self.retry.delay_s(error, attempt=attempt, elapsed_s=elapsed_s, jitter=jitter())
                 if delay_s is None:
                     raise
-                self._note_failure(error)
+                self.note_failure(error)
             sync_sleep(delay_s)
 
-    def _note_failure(self, error: SightlineError) -> None:
+    def note_failure(self, error: SightlineError) -> None:
         """Say once, until the server answers again, that calls wait for it."""
         if isinstance(error, NotReachedError) and self._is_reached:
             self._is_reached = False
             # A warning, because a program that sets up no logging prints only those.
             LOG.warning("%s Trying again for at most %.0f s.", error, self.retry.longest_s)
+
+    def note_end(self, session_id: str) -> None:
+        """Say that calls which end a session follow those that failed, for as long again."""
+        LOG.warning("Session %s may still run. Trying to end it for at most %.0f s.", session_id, self.retry.longest_s)
+
+    def note_answer(self) -> None:
+        """Say that the server answers again, if it did not."""
+        if not self._is_reached:
+            self._is_reached = True
+            LOG.info("%s answers again.", self.url)
 
     def _send_once(
         self, method: str, path: str, body: Json | None, query: Json | None, key: str | None
@@ -136,9 +146,7 @@ class Transport:
             raise OutcomeUnknownError(method, path, key, type(error).__name__) from None
         except httpx2.TransportError as error:
             raise OutcomeUnknownError(method, path, key, str(error) or type(error).__name__) from error
-        if not self._is_reached:
-            self._is_reached = True
-            LOG.info("%s answers again.", self.url)
+        self.note_answer()
         if response.status_code in (httpx2.codes.OK, httpx2.codes.NOT_MODIFIED):
             return response
         raise self.refusal(response, method, path, key)

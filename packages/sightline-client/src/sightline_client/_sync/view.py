@@ -15,6 +15,7 @@ from sightline_client.errors import (
     FrameNotAvailableError,
     InvalidStateError,
     NoOperatorError,
+    NotReachedError,
     OutcomeUnknownError,
     SessionOverError,
     SightlineError,
@@ -133,6 +134,8 @@ class View:
     def _leave(self, error: BaseException | None) -> None:
         """End the session. A SIGINT that arrives meanwhile is handled afterwards, unless `error` is one already."""
         self._interrupts.begin_end()
+        if self._session is not None and isinstance(error, NotReachedError | OutcomeUnknownError):
+            self._transport.note_end(self._session.id)
         is_ended = False
         try:
             self._finish()

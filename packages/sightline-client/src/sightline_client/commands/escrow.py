@@ -13,6 +13,7 @@ from sightline_client.commands.printing import print_value
 if TYPE_CHECKING:
     from sightline_client import Sightline
     from sightline_client.models import ChainConfig, RelayedPermit
+    from sightline_client.money import MicroUsdc
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Escrow"
@@ -49,9 +50,21 @@ def approve(
     """
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         wallet, config, value = own_wallet(), sl.config(), amount(usdc)
+        before = _allowance(sl)
         relayed = sl.wallet.approve(value, wallet) if config.is_escrow else _approve(sl, config, value, wallet)
-    text = f"{relayed.owner} allows {relayed.spender} to take {relayed.value.usdc} USDC: {relayed.tx_hash}"
+    replaced = f", in place of {before.usdc} USDC" if before else ""
+    text = f"{relayed.owner} allows {relayed.spender} to take {relayed.value.usdc} USDC{replaced}: {relayed.tx_hash}"
     print_value(relayed, as_json, text)
+
+
+def _allowance(sl: "Sightline") -> "MicroUsdc | None":
+    """Return the allowance as the service read it last; None if the key may not read the wallet."""
+    from sightline_client.errors import NotAuthorizedError, NotFoundError
+
+    try:
+        return sl.wallet.get().tracked_allowance
+    except (NotAuthorizedError, NotFoundError):
+        return None
 
 
 def _approve(sl: "Sightline", config: "ChainConfig", micro_usdc: int, wallet: "LocalWallet") -> "RelayedPermit":

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sightline_client.commands.printing import pause_text, time_text
+from sightline_client.commands.printing import end_text, pause_text, time_text
 from sightline_client.models import Meter, Session, SessionLocation, Workspace
 
 if TYPE_CHECKING:
@@ -15,9 +15,18 @@ class EventLines:
 
     def __init__(self) -> None:
         self._known: dict[str, Session] = {}
+        self._workspaces: dict[str, str] = {}
+        """The line that was returned last, by id of the workspace."""
 
-    def line(self, event: "Event") -> str:
-        """Return the line of an event."""
+    def line(self, event: "Event") -> str | None:
+        """Return the line of an event; None for a workspace of which nothing that the line shows changed."""
+        line = self._line(event)
+        if isinstance(event.value, Workspace):
+            before, self._workspaces[event.value.id] = self._workspaces.get(event.value.id), line
+            return None if line == before else line
+        return line
+
+    def _line(self, event: "Event") -> str:
         named = event.data.get("sessionId", event.data.get("id", ""))
         return "  ".join(part for part in (f"{event.name:<9}", named, ", ".join(self._said(event))) if part).rstrip()
 
@@ -47,7 +56,7 @@ class EventLines:
             self._known[session.id] = session
         yield str(session.state)
         if session.end_reason is not None:
-            yield str(session.end_reason)
+            yield end_text(session)
         if session.pause_reason is not None:
             yield f"paused: {pause_text(str(session.pause_reason))}"
         elif before is not None and before.pause_reason is not None and not session.state.is_over:

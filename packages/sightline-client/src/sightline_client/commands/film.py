@@ -8,11 +8,12 @@ import typer
 
 from sightline_client.commands.access import client, one_line_errors, own_wallet, own_workspace_id
 from sightline_client.commands.client_settings import load_client_settings
-from sightline_client.commands.options import AsJson, Lat, Lng, PlaceCommand, Url, lat_option, lng_option
+from sightline_client.commands.options import AREA_RADIUS_M, AsJson, Lat, Lng, PlaceCommand, Url, lat_option, lng_option
 from sightline_client.commands.printing import print_value
 
 PANEL: Final = "Film"
 """Heading of `sightline --help`."""
+
 
 app = typer.Typer()
 
@@ -122,11 +123,20 @@ def device(
         raise typer.Exit(anyio.run(run_device, options))
 
 
+def _area_radius(metres: int) -> int:
+    low, high = AREA_RADIUS_M
+    if metres < low:
+        raise typer.BadParameter(f"{metres} m must be at least {low}.")
+    if metres > high:
+        raise typer.BadParameter(f"{metres} m must be at most {high}.")
+    return metres
+
+
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def area(
     lat: Lat,
     lng: Lng,
-    radius: Annotated[int, typer.Option(min=50, max=50_000, help="Radius in metres.")] = 2_000,
+    radius: Annotated[int, typer.Option(callback=_area_radius, help="Radius in metres, 50 to 100000.")] = 2_000,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:

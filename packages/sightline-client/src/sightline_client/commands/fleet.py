@@ -18,6 +18,7 @@ from typing import Final, final
 
 from sightline_client import ApiError, Sightline, SightlineError
 from sightline_client.commands.access import SCOPES
+from sightline_client.commands.options import AREA_RADIUS_M
 from sightline_client.runtime import new_key
 from sightline_client.wallet import LocalWallet
 
@@ -152,7 +153,7 @@ def _problems(row: dict[str, str], surplus: int, lines_of: dict[str, int]) -> It
         yield f"slug {_shown(slug)} is not 3 to 32 lower-case letters, digits and hyphens"
     elif slug in lines_of:
         yield f"slug {slug} is also in line {lines_of[slug]}"
-    for name, low, high in (("lat", -90.0, 90.0), ("lng", -180.0, 180.0), ("radius", 1.0, 100_000.0)):
+    for name, low, high in (("lat", -90.0, 90.0), ("lng", -180.0, 180.0), ("radius", *AREA_RADIUS_M)):
         text = row.get(name) or ""
         if (text or name in REQUIRED) and not (NUMBER.fullmatch(text) and low <= float(text) <= high):
             yield f"{name} {_shown(text)} is not a number from {low:g} to {high:g}"

@@ -46,7 +46,7 @@ def _quote_lines(found: "Quote") -> Iterator[str]:
 
 @app.command(rich_help_panel=PANEL)
 def wallet(api: Url = None, as_json: AsJson = False) -> None:
-    """Print balance, allowance and limits of the key's wallet, and what a new session may cost at most."""
+    """Print the wallet of the key, the limits of both, and what a new session may cost at most."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         found, is_escrow = sl.wallet.get(), sl.config().is_escrow
     print_value(found, as_json, "\n".join(_wallet_lines(found, is_escrow)))
@@ -61,7 +61,8 @@ def _wallet_lines(found: "Wallet", is_escrow: bool) -> Iterator[str]:
         yield f"in escrow  {found.escrowed_micro_usdc.usdc}"
         from sightline_client.money import MicroUsdc
 
-        free = MicroUsdc(max(0, found.tracked_balance - found.held_micro_usdc))
+        yield from _key_limit_lines(found)
+        free = found.within_key_limits(MicroUsdc(max(0, found.tracked_balance - found.held_micro_usdc)))
         yield f"spendable  {free.usdc} with a payment that the wallet signs, which needs no allowance"
         yield f"           {found.spendable_micro_usdc.usdc} within the allowance"
         return
@@ -72,7 +73,23 @@ def _wallet_lines(found: "Wallet", is_escrow: bool) -> Iterator[str]:
         left = limits.left_today_micro_usdc.usdc
         yield f"limits     {limits.per_session_micro_usdc.usdc} a session"
         yield f"           {limits.per_day_micro_usdc.usdc} a day (UTC), of which {left} are left"
+    yield from _key_limit_lines(found)
     yield f"spendable  {found.spendable_micro_usdc.usdc} for a new session"
+
+
+def _key_limit_lines(found: "Wallet") -> Iterator[str]:
+    """Say what the API key may spend, if it has limits."""
+    limits, name = found.key_limits, "API key"
+    if limits is None:
+        return
+    if limits.per_session_micro_usdc is not None:
+        yield f"{name:<11}at most {limits.per_session_micro_usdc.usdc} a session"
+        name = ""
+    if limits.per_day_micro_usdc is not None:
+        left = (
+            "" if limits.left_today_micro_usdc is None else f", of which {limits.left_today_micro_usdc.usdc} are left"
+        )
+        yield f"{name:<11}at most {limits.per_day_micro_usdc.usdc} a day (UTC){left}"
 
 
 def warn_of_funds(sl: "Sightline", price: int, *, as_json: bool) -> None:
@@ -87,7 +104,7 @@ def warn_of_funds(sl: "Sightline", price: int, *, as_json: bool) -> None:
         found = sl.wallet.get()
     except NotAuthorizedError:
         return
-    covered = found.spendable_micro_usdc
+    covered = found.covered_micro_usdc
     if covered >= price:
         return
     most = MicroUsdc(price)

@@ -13,6 +13,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
+AREA_RADIUS_M: Final = 50, 100_000
+"""Smallest and largest radius of the area in which a workspace is offered sessions."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; lists have one object a line.")]
 
 

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from sightline_client import Receipt
-    from sightline_client.models import Model
+    from sightline_client.models import Model, Session
 
 
 def print_warning(text: str, as_json: bool) -> None:
@@ -36,6 +36,34 @@ PAUSED: Final = {
 def pause_text(reason: str) -> str:
     """Say why a session is paused."""
     return PAUSED.get(reason, reason)
+
+
+ENDED: Final = {
+    "CONSUMER_ENDED": "the consumer ended it",
+    "OPERATOR_ENDED": "the operator ended it",
+    "MAX_DURATION": "its longest duration is over",
+    "LOCATION_STALE": "the operator's device sent no position for too long",
+    "GEOFENCE_EXIT": "the operator was not at the place for too long",
+    "MEDIA_LOST": "the operator's device sent no video for too long",
+    "FUNDS_LOST": "its wallet could no longer pay for it",
+    "CONSUMER_LOST": "the consumer's program asked for nothing for too long",
+    "CONSUMER_CANCELLED": "the consumer cancelled it",
+    "OPERATOR_CANCELLED": "the operator cancelled it",
+    "WAIT_TIMEOUT": "no operator accepted it in time",
+    "START_TIMEOUT": "no operator started it in time",
+    "PLATFORM_ENDED": "the service ended it",
+}
+
+
+def end_text(session: "Session") -> str:
+    """Say why a session is over, or nothing if it is not."""
+    return "" if session.end_reason is None else ENDED.get(str(session.end_reason), str(session.end_reason))
+
+
+def say_end(session: "Session") -> None:
+    """Print on stderr that a session has ended and why, unless its consumer ended it and knows."""
+    if session.state.is_over and session.end_reason != "CONSUMER_ENDED":
+        typer.echo(f"Session {session.id} has ended: {end_text(session)}.", err=True)
 
 
 def time_text(at: datetime) -> str:

@@ -11,7 +11,7 @@ import typer
 from sightline_client.commands.access import client, configured_wallet, one_line_errors, paying_wallet
 from sightline_client.commands.funds import warn_of_funds
 from sightline_client.commands.options import AsJson, Lat, Lng, MaxCharge, PlaceCommand, SessionId, Url, choice_option
-from sightline_client.commands.printing import print_value, time_text
+from sightline_client.commands.printing import end_text, print_value, time_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ PANEL: Final = "Watch"
 """Heading of `sightline --help`."""
 PAGE_MAX: Final = 100
 """Most sessions that one call lists."""
-ROW: Final = "{:36}  {:9}  {:22}  {:20}  {}"
+ROW: Final = "{:36}  {:9}  {:22}  {:20}  {:14}  {}"
 
 app = typer.Typer()
 
@@ -76,11 +76,12 @@ def sessions(
 
 
 def _table(found: "list[Session]") -> "Iterator[str]":
-    yield ROW.format("id", "state", "place", "created", "charge in USDC")
+    yield ROW.format("id", "state", "place", "created", "charge in USDC", "why it is over")
     for session in found:
         place = f"{session.requested_lat}, {session.requested_lng}"
         charge = session.charged_micro_usdc if session.state.is_over else session.accrued_micro_usdc
-        yield ROW.format(session.id, session.state, place, time_text(session.created_at), charge.usdc)
+        row = (session.id, session.state, place, time_text(session.created_at), str(charge.usdc), end_text(session))
+        yield ROW.format(*row).rstrip()
 
 
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)

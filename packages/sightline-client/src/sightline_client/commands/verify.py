@@ -21,12 +21,16 @@ _EXPLAINED = {
 _ORIGINS_MISSING = "signed by an earlier version, which called every picture a capture of a camera without knowing it"
 
 
-def run_verify(file: Path, root: Path | None, *, as_json: bool) -> int:
-    """Print the verdict and the facts. Returns 0 only for a trusted picture, 2 for a file that is no picture.
+def run_verify(files: list[Path], root: Path | None, *, as_json: bool) -> int:
+    """Print verdicts and facts. Returns 0 only if all pictures are trusted, 2 if a file is no picture.
 
     Args:
         root: PEM file; its last certificate is the trusted root.
     """
+    return max([_verify(file, root, as_json=as_json, is_single=len(files) == 1) for file in files])
+
+
+def _verify(file: Path, root: Path | None, *, as_json: bool, is_single: bool) -> int:
     try:
         picture = file.read_bytes()
         if not (picture.startswith(JPEG_START) or is_mp4(picture)):
@@ -42,7 +46,8 @@ def run_verify(file: Path, root: Path | None, *, as_json: bool) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     if as_json:
-        sys.stdout.write(json.dumps(asdict(report), indent=2, ensure_ascii=False) + "\n")
+        said = asdict(report) if is_single else {"file": str(file)} | asdict(report)
+        sys.stdout.write(json.dumps(said, indent=2 if is_single else None, ensure_ascii=False) + "\n")
     else:
         sys.stdout.write("\n".join(_lines(file, report)) + "\n")
     return 0 if report.verdict is PictureVerdict.TRUSTED else 1

@@ -39,7 +39,7 @@ from sightline_client.commands.options import (
     id_argument,
     usdc_option,
 )
-from sightline_client.commands.printing import pause_text, payment_text, print_value, time_text
+from sightline_client.commands.printing import pause_text, payment_text, print_value, say_end, time_text
 from sightline_client.runtime import unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
@@ -192,9 +192,13 @@ def login(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
     """Sign in with SIGHTLINE_WALLET_KEY, mint an API key and print it."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         workspace = sl.workspaces.get(_sign_in(sl, slug))
-        scopes = sorted({scope for role in workspace.roles for scope in SCOPES[role]})
-        minted = sl.keys.mint(workspace.id, label="login", scopes=scopes)
+        minted = sl.keys.mint(workspace.id, label="login", scopes=_scopes_of(workspace))
     print_value(minted, as_json, _exports(sl.url, minted, workspace, None))
+
+
+def _scopes_of(workspace: "Workspace") -> list[str]:
+    """Return the scopes that a key needs for what the workspace does."""
+    return sorted({scope for role in workspace.roles for scope in SCOPES[role]})
 
 
 @keys_app.command("list")
@@ -220,7 +224,10 @@ def _limits_text(key: "ApiKey") -> str:
 @keys_app.command("mint")
 def mint_key(
     label: Annotated[str, typer.Argument(help="Name of the key, as `keys list` shows it.")],
-    scope: Annotated[list[str], typer.Option(help=f"May be repeated: {', '.join(KEY_SCOPES)}.")],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help=f"May be repeated: {', '.join(KEY_SCOPES)}. Default: what the roles of the workspace need."),
+    ] = None,
     per_session: Annotated[int | None, usdc_option("Most that one session of this key may cost.")] = None,
     per_day: Annotated[int | None, usdc_option("Most that the sessions of this key may cost a day.")] = None,
     slug: Slug = None,
@@ -233,7 +240,9 @@ def mint_key(
 
         limits = ApiKeyLimits(per_session_micro_usdc=per_session, per_day_micro_usdc=per_day)
         is_limited = limits != ApiKeyLimits()
-        minted = sl.keys.mint(_sign_in(sl, slug), label=label, scopes=scope, limits=limits if is_limited else None)
+        workspace_id = _sign_in(sl, slug)
+        scopes = scope or _scopes_of(sl.workspaces.get(workspace_id))
+        minted = sl.keys.mint(workspace_id, label=label, scopes=scopes, limits=limits if is_limited else None)
     print_value(minted, as_json, minted.plaintext)
 
 
@@ -254,6 +263,8 @@ def list_invitations(api: Url = None, as_json: AsJson = False) -> None:
     with one_line_errors(as_json=as_json), client(api) as sl:
         sl.auth.sign_in(own_wallet())
         found = sl.auth.invitations()
+    if not found and not as_json:
+        typer.echo("There are no open invitations.")
     for each in found:
         workspace = each.workspace
         text = f"{each.id}  {each.role:6}  {workspace.slug}  paid to {workspace.wallet_address}  by {each.invited_by}"
@@ -329,6 +340,12 @@ def _say_pause(session: "Session", *, as_json: bool) -> None:
         typer.echo(json.dumps({"pauseReason": reason}) if as_json else text, err=True)
 
 
+def _say_end_and_wait(session: "Session") -> None:
+    say_end(session)
+    if session.charged_micro_usdc:
+        typer.echo("Waiting until the payment is confirmed.", err=True)
+
+
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
 def watch(
     lat: Lat,
@@ -390,13 +407,14 @@ def watch(
             if view.is_entered and view.session.started_at is not None and not as_json:
                 typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
             raise
-        if not as_json and view.session.charged_micro_usdc:
-            typer.echo("Waiting until the payment is confirmed.", err=True)
+        if not as_json:
+            _say_end_and_wait(view.session)
         receipt = view.receipt()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     said: dict[str, object] = {
         "id": receipt.session.id,
         "frames": saved,
+        "endReason": view.session.end_reason,
         "cleanSeconds": receipt.seconds,
         "chargedMicroUsdc": str(receipt.charged),
         "settlementTxHash": receipt.tx_hash,
@@ -430,7 +448,12 @@ def frames(
         for saved, frame in enumerate(sl.sessions.frames(session.id, fps=fps, width=width), start=1):
             _save_frame(frame, out, session.id, as_json=as_json)
             if saved == count:
-                break
+                return
+        session = sl.sessions.get(session_id)
+    if as_json:
+        typer.echo(json.dumps({"sessionId": session.id, "endReason": session.end_reason}), err=True)
+    else:
+        say_end(session)
 
 
 @app.command(rich_help_panel=PANEL)
@@ -507,7 +530,9 @@ def _printing() -> "Callable[[Event, bool], None]":
 
     def print_event(event: "Event", as_json: bool) -> None:
         data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
-        print_value({"event": event.name, "data": data}, as_json, lines.line(event))
+        line = lines.line(event)
+        if as_json or line is not None:
+            print_value({"event": event.name, "data": data}, as_json, line or "")
 
     return print_event
 
@@ -531,17 +556,20 @@ def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) ->
 
 @app.command(rich_help_panel=PANEL)
 def verify(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JPEG frame or MP4 clip.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="JPEG frames or MP4 clips.")
+    ],
     root: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="PEM file with the root certificate to trust.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the C2PA signature of a frame or clip, and print who signed it and who states what.
+    """Check the C2PA signature of frames or clips, and print who signed them and who states what.
 
-    Exit code 0 means signed by a certificate of --root and not changed; 1 anything else.
+    Exit code 0 means that all are signed by a certificate of --root and not changed; 1 anything else. With --json,
+    several files have one object a line, with the name of the file.
     """
     with one_line_errors(as_json=as_json):
         from sightline_client.commands.verify import run_verify
 
-        raise typer.Exit(run_verify(file, root, as_json=as_json))
+        raise typer.Exit(run_verify(files, root, as_json=as_json))

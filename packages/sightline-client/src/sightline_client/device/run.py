@@ -203,7 +203,8 @@ async def _go_offline(client: AsyncSightline) -> None:
         try:
             await client.sessions.cancel_all_assignments()
             for session in (await client.sessions.page(view="operator", state=["LIVE"])).items:
-                await client.sessions.end(session.id)
+                ended = await client.sessions.end(session.id)
+                log_line("session_over", session_id=ended.id, state=str(ended.state))
             workspace_id = str((await client.me()).workspace_id)
             workspace = await client.workspaces.update(workspace_id, availability_state="OFFLINE")
             log_line("availability_changed", workspace=workspace.slug, availability=str(workspace.availability_state))

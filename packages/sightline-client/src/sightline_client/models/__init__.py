@@ -33,6 +33,7 @@ from sightline_client.models.escrow import (
 )
 from sightline_client.models.money import (
     ChainConfig,
+    KeyLimitsToday,
     Settlement,
     SettlementPayload,
     Wallet,
@@ -155,6 +156,7 @@ __all__ = [
     "InvitationList",
     "InvitingWorkspace",
     "KeyIdentity",
+    "KeyLimitsToday",
     "MadeShare",
     "Member",
     "MemberList",

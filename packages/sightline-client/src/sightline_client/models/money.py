@@ -71,6 +71,16 @@ class WalletLimits(Model):
     """Of the limit per day: what is neither charged today nor held."""
 
 
+class KeyLimitsToday(Model):
+    """Spending limits of the API key of the call; None: no such limit."""
+
+    per_session_micro_usdc: Money | None = None
+    per_day_micro_usdc: Money | None = None
+    """For the sessions that the key creates on one UTC day."""
+    left_today_micro_usdc: Money | None = None
+    """Of the limit per day: what neither holds nor charges of the key's sessions of today take."""
+
+
 class Wallet(Model):
     """Balance, allowance, limits and holds of a workspace's wallet."""
 
@@ -85,12 +95,26 @@ class Wallet(Model):
     """What balance and allowance leave beside what is held."""
     limits: WalletLimits | None = None
     """None: the wallet set none on the settlement contract."""
+    key_limits: KeyLimitsToday | None = None
+    """None: the API key has no spending limits, or the server is older."""
     last_sync_block: str
     updated_at: Time
 
     @property
     def spendable_micro_usdc(self) -> MicroUsdc:
-        """The most that a new session may cost: what is available, within the wallet's limits."""
+        """The most that a new session may cost: what is available, within the limits of the wallet and the key."""
+        return self.within_key_limits(self.covered_micro_usdc)
+
+    def within_key_limits(self, amount: MicroUsdc) -> MicroUsdc:
+        """Return the amount, or what the limits of the API key leave for a new session if that is less."""
+        if self.key_limits is None:
+            return amount
+        most = (self.key_limits.per_session_micro_usdc, self.key_limits.left_today_micro_usdc)
+        return min([amount, *(limit for limit in most if limit is not None)])
+
+    @property
+    def covered_micro_usdc(self) -> MicroUsdc:
+        """What the wallet covers of a new session, whatever the limits of the API key: available, within its limits."""
         if self.limits is None:
             return self.available_micro_usdc
         limits = self.limits
