@@ -6,7 +6,6 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from sightline_client.wording import in_words
 
 ENVIRONMENT_PREFIX: Final = "SIGHTLINE_"
 NEAR: Final = 0.8
@@ -43,6 +42,8 @@ def validation_lines(error: ValidationError, origins: dict[str, str]) -> list[st
     Args:
         origins: How the user wrote each setting that was given ("SIGHTLINE_PORT", "port in FILE", "--port").
     """
+    from sightline_client.wording import in_words  # a start with valid settings does without it
+
     lines = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         message = in_words(problem["msg"])

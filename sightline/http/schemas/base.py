@@ -26,7 +26,6 @@ from pydantic_core import PydanticCustomError
 
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
-from sightline_client.wording import in_words
 
 UUID_PATTERN: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 ADDRESS_PATTERN: Final = r"^0x[0-9a-fA-F]{40}$"
@@ -228,6 +227,8 @@ class RequestModel(Model):
     @classmethod
     def refusal_of(cls, error: ValidationError) -> Refusal:
         """What the first thing that pydantic found is answered with."""
+        from sightline_client.wording import in_words  # few calls are refused; a start does without it
+
         first = error.errors(include_url=False, include_input=False)[0]
         names = [part for part in first["loc"] if isinstance(part, str)]
         label = first.get("ctx", {}).get("label") or cls.label_of(names[0] if names else "body")

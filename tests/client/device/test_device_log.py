@@ -55,6 +55,8 @@ async def test_a_device_says_that_another_one_sends_for_its_workspace() -> None:
                 if b'"other_device"' in said:
                     process.terminate()
                 elif b"availability_changed" in said:  # after each refusal the other device goes ahead again
+                    while not data_of(await operator.key.get(operator.path))["lastSeenAt"]:  # of its own heartbeat
+                        await trio.lowlevel.checkpoint()
                     sequence += 1_000
                     await operator.beat(sequence=sequence)
             await process.wait()
