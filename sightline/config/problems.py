@@ -6,7 +6,6 @@ from typing import Final
 
 from pydantic import ValidationError
 
-
 ENVIRONMENT_PREFIX: Final = "SIGHTLINE_"
 NEAR: Final = 0.8
 """Similarity (difflib ratio) from which an unknown name counts as misspelt."""
