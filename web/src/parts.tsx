@@ -240,7 +240,11 @@ export const Address = ({ value }: { value: string }) => (
 /** What is shown once, such as a key or a link. It takes the focus, so that it is read and can be copied at once. */
 export function Secret({ id, title, label, value, children }: Children & { id: string; title: string; label: string; value: string }) {
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => field.current?.focus(), [value]);
+  // In view with what is beside it, such as the code of a link: the focus alone would put the field at an edge.
+  useEffect(() => {
+    field.current?.focus({ preventScroll: true });
+    field.current?.closest(".card, .panel")?.scrollIntoView({ block: "nearest" });
+  }, [value]);
   return (
     <Banner kind="good" icon="check">
       <strong id={`${id}-title`}>{title}</strong>

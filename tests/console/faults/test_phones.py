@@ -20,12 +20,13 @@ from tests.console.people import (
 from tests.console.review import Review
 
 KEMI = (65.736319, 24.56372)
-TURKU, VAASA, PORVOO, RAUMA, KOTKA = (
+TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA = (
     (60.451813, 22.26663),
     (63.095089, 21.616458),
     (60.39317, 25.665074),
     (61.12875, 21.511127),
     (60.466667, 26.945833),
+    (60.456624, 26.225077),
 )
 ASKS_AT_A_PRESS = """(() => {
   const { geolocation } = navigator;
@@ -46,6 +47,18 @@ LIGHT_AND_ZOOM = """(() => {
   track.applyConstraints = async ({ advanced }) => void Object.assign(window.lens, ...advanced);
 })();"""
 """The camera of a phone: that of the test's browser has neither."""
+LOSE_THE_CAMERA = """() => {
+  const { mediaDevices } = navigator;
+  window.openCamera ??= mediaDevices.getUserMedia.bind(mediaDevices);
+  window.isCameraFree = false;
+  mediaDevices.getUserMedia = (wanted) =>
+    window.isCameraFree ? window.openCamera(wanted) : Promise.reject(new DOMException("busy", "NotReadableError"));
+  for (const track of document.querySelector("video").srcObject.getTracks()) {
+    track.stop();
+    track.dispatchEvent(new Event("ended"));
+  }
+}"""
+"""As when another app takes the camera, or it is unplugged: the browser ends its tracks."""
 JOBS = "#film-job"
 
 
@@ -174,6 +187,34 @@ def test_a_camera_with_light_and_zoom_offers_them_and_another_does_not(browser: 
         phone.click("#torch")
         phone.shows("#torch", "off")
         review.done(operator, phone)
+
+
+def test_a_camera_that_stops_while_it_films_is_named_and_can_be_opened_again(browser: Browser, server: ConsoleServer):
+    with (
+        a_tab(browser, server.url, place=LOVIISA) as consumer,
+        a_tab(browser, server.url) as operator,
+        a_tab(browser, server.url, PHONE, place=LOVIISA) as phone,
+    ):
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        request_view(consumer, "The harbour")
+        phone.click("#start")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        phone.page.evaluate(LOSE_THE_CAMERA)
+        phone.shows(".cover[role=alert]", "Another program uses the camera")
+        phone.shows(".badge.paused", "Not connected")
+        phone.page.evaluate("window.isCameraFree = true")
+        phone.click(".cover button:has-text('Check the camera again')")
+        phone.shows("#sending[data-sending=sending]")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        # A camera that can be had again at once needs no press.
+        phone.page.evaluate(LOSE_THE_CAMERA.replace("isCameraFree = false", "isCameraFree = true"))
+        phone.shows("#sending[data-sending=sending]")
+        expect(phone.page.locator(".cover[role=alert]")).to_have_count(0)
+        stop_filming(phone)
+        consumer.shows("#to-receipt")
 
 
 def test_the_clocks_of_a_camera_and_of_a_running_view_stop_at_the_longest_time(browser: Browser, server: ConsoleServer):

@@ -38,6 +38,8 @@ const LOCATED_MS = 10_000;
 const LOCATE_TIMEOUT_MS = 10_000;
 /** Within this time a device that films sends its next position, and leaves if another one has taken over. */
 const LEAVES_WITHIN_MS = 2_500;
+/** A decline within this time is no no-show. */
+const DECLINE_FREE_MS = 20_000;
 
 /** Ask for the position in a press, so that the browser asks for the permission. The locator, which looks every 2 s, has it then. */
 const locate = (): Promise<unknown> =>
@@ -147,11 +149,21 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
     if (found.state === "ASSIGNED" && job.value?.id !== found.id) chime();
     job.value = found;
   }
+  /** Send nothing without a picture, and try to have the camera again. */
+  async function lose(): Promise<void> {
+    media.value = null;
+    publisher.value?.stop();
+    publisher.value = null;
+    sending.value = "lost";
+    await openCamera();
+  }
   async function openCamera(): Promise<void> {
     try {
       media.value?.getTracks().forEach((track) => track.stop());
       const video = { facingMode: { ideal: facing.value }, width: { ideal: 1280 }, height: { ideal: 720 } };
       const made = (media.value = await navigator.mediaDevices.getUserMedia({ video, audio: hasSound.value }));
+      // Taken by another app, unplugged, or no longer allowed. A track that this page stops does not say so.
+      for (const track of made.getTracks()) track.addEventListener("ended", () => media.value === made && void lose());
       mediaError.value = null;
       if (preview.current !== null) preview.current.srcObject = made;
       await publisher.value?.replace("video", made.getVideoTracks()[0] ?? null);
@@ -266,11 +278,11 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
         {liveUrl.value !== null && isConnected && quality.value !== null && (
           <span class={`tag at-end ${quality.value.grade}`} id="quality" data-grade={quality.value.grade}><i class="dot" />{quality.value.height !== null && `${quality.value.height}p · `}{t(GRADES[quality.value.grade])}</span>
         )}
-        {job.value?.state === "LIVE" && <Newest messages={job.value.messages} />}
+        {job.value?.state === "LIVE" && !isElsewhere && <Newest messages={job.value.messages} />}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
       {locator.value?.isShared.value === true && !isElsewhere && (
-        <div id="other-device"><Banner kind="bad" icon="warn">{t("otherDevice")}</Banner></div>
+        <div id="other-device"><Banner kind={liveUrl.value === null ? "info" : "bad"} icon="warn">{t(liveUrl.value === null ? "otherDeviceOnline" : "otherDevice")}</Banner></div>
       )}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
       {state === "ONLINE" && isAway && (
@@ -377,7 +389,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
         {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}</Banner>}
         <Button id="start" kind="main" disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
         <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null), notify("declined"))}>{t("decline")}</Button>
-        <p class="hint">{t("declineHint")}</p>
+        <p class="hint">{t(now.value - Date.parse(shown.assignedAt ?? "") < DECLINE_FREE_MS ? "declineHint" : "declineCounts")}</p>
         {area}
       </Card>
     );

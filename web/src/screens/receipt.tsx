@@ -7,6 +7,7 @@ import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
 import { clock, dateTime, timeOf, usdc, withoutFee } from "../format";
 import { endingOf } from "../live/endings";
+import { Messages } from "../live/messages";
 import { REASONS, wordOf } from "../live/reasons";
 import { gapsOf, inSeconds, merged, type Gap } from "../live/pauses";
 import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, grossRows, useReading } from "../parts";
@@ -66,6 +67,7 @@ export default function Receipt() {
   const shown = receipt.value;
   if (shown === null) return <Unread isPage {...reading} />;
   const { session, settlement } = shown;
+  const said = messagesOf(shown.events);
   const paid = settlement.payload;
   const isEarned = session.operatorWorkspaceId === workspace.value?.id && session.consumerWorkspaceId !== workspace.value?.id;
   const charged = paid === null ? session.chargedMicroUsdc : BigInt(paid.toAmount) + BigInt(paid.feeAmount);
@@ -100,6 +102,7 @@ export default function Receipt() {
         <div class="stack">
           <Verify receipt={receipt} />
           {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} endedAt={session.endedAt} name={nameOfPlace(session)} />}
+          {said.length > 0 && <Card title={t("messages")}><Messages messages={said} /></Card>}
           <Card title={t("timeline")}>
             <Timeline session={session} meter={shown.meter} />
             <p class="hint" id="ending">{endingOf(session, workspace.value?.id)}</p>
@@ -110,6 +113,12 @@ export default function Receipt() {
     </Page>
   );
 }
+
+/** What the consumer told the operator, by the recorded events. */
+const messagesOf = (events: Data["events"]): Model["OperatorMessage"][] =>
+  events.filter(({ kind }) => kind === "MESSAGE").map(({ sequence, atMs, facts }) => ({
+    number: sequence, sentAt: new Date(atMs).toISOString(), text: String(facts.find(({ name }) => name === "text")?.value ?? ""),
+  }));
 
 /** They are movements of the payer's wallet, so they are on the receipt of its own side only. */
 async function readRefunds(sessionId: string): Promise<readonly Model["WalletEvent"][]> {

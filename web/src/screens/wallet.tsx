@@ -145,7 +145,18 @@ function ContractLimits({ address }: { address: string }) {
     await load();
     notify("saved");
   };
-  return <LimitPair now={set.value} none="noLimit" action="setOnChain" run={limit} />;
+  const clear = async (): Promise<void> => {
+    if (config.value === null) return;
+    await (await signerOf(address)).send(config.value.settlementAddress, encodeCall("clearLimits()"));
+    await load();
+    notify("saved");
+  };
+  return (
+    <>
+      <LimitPair now={set.value} none="noLimit" action="setOnChain" run={limit} />
+      {set.value !== null && <Button id="clear-limits" kind="quiet" run={clear}>{t("clearLimits")}</Button>}
+    </>
+  );
 }
 
 /** Limits that the wallet signs, within which API keys pay from escrow. */
