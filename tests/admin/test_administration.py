@@ -133,7 +133,7 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         assert [
             (each["kind"], each["amountMicroUsdc"], each["sessionId"])
             for each in moved
-            if int(each["amountMicroUsdc"]) == 1_500
+            if each["kind"] == "TRANSFER_IN"  # by chance the fee of the settlement can be as much
         ] == [("TRANSFER_IN", "1500", session_id)]
         assert {each["sessionId"] for each in moved} == {session_id}
 
