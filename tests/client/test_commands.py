@@ -359,7 +359,7 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     limits = json.loads(sightline(dev, *mint, **wallet))["limits"]
     default = json.loads(sightline(dev, "keys", "mint", "other", "--json", **wallet))
     assert sorted(default["scopes"]) == sorted(SCOPES["CONSUMER"])
-    assert "agent  sessions:read  at most 0.05 USDC a session, 1 USDC a day" in sightline(dev, "keys", "list", **wallet)
+    assert "agent   sessions:read  at most 0.05 USDC a session, 1 USDC a d" in sightline(dev, "keys", "list", **wallet)
     sightline(dev, "signup", "--role", "SUPPLIER", "--slug", f"second-{made['slug']}"[:32], **wallet)
     assert "Name one with --workspace" in sightline(dev, "keys", "list", code=1, **wallet)
     of_key = sightline(dev, "keys", "list", **wallet, SIGHTLINE_API_KEY=made["apiKey"])
