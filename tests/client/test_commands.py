@@ -359,7 +359,7 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     limits = json.loads(sightline(dev, *mint, **wallet))["limits"]
     default = json.loads(sightline(dev, "keys", "mint", "other", "--json", **wallet))
     assert sorted(default["scopes"]) == sorted(SCOPES["CONSUMER"])
-    assert "agent  sessions:read  at most 0.05 USDC a session, 1 USDC a day" in sightline(dev, "keys", "list", **wallet)
+    assert "agent   sessions:read  at most 0.05 USDC a session, 1 USDC a d" in sightline(dev, "keys", "list", **wallet)
     sightline(dev, "signup", "--role", "SUPPLIER", "--slug", f"second-{made['slug']}"[:32], **wallet)
     assert "Name one with --workspace" in sightline(dev, "keys", "list", code=1, **wallet)
     of_key = sightline(dev, "keys", "list", **wallet, SIGHTLINE_API_KEY=made["apiKey"])
@@ -372,6 +372,28 @@ def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str
     over = json.loads(sightline(dev, "end", session["id"], "--json", **paid))
     assert over["state"] in {"ENDED", "CANCELLED"}
     assert "Run `sightline signup`" in sightline(dev, "login", code=1, SIGHTLINE_WALLET_KEY="0x" + "77" * 32)
+
+
+def test_the_directory_that_was_given_to_dev_has_the_faucet_and_a_wrong_one_names_the_way_on(
+    dev: dict[str, Any], tmp_path: Path
+) -> None:
+    def signup(directory: Path) -> "subprocess.CompletedProcess[str]":
+        env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_WALLET_KEY": ""}
+        line = [*COMMAND, "signup", "--fund", "5", "--data-dir", str(directory)]
+        return subprocess.run(line, env=env, capture_output=True, text=True, timeout=90, check=False)
+
+    done = signup(Path(dev["dataDir"]).parent)
+    assert (done.returncode, done.stderr) == (
+        0, "The wallet got 5 test USDC, and lets the service take as much for its sessions.\n",
+    )  # fmt: skip
+    wrong = signup(tmp_path)
+    assert wrong.returncode == 1
+    assert "export SIGHTLINE_API_KEY=" in wrong.stdout
+    assert wrong.stderr.startswith("The workspace and its key exist, but the faucet failed: No embedded chain")
+    assert wrong.stderr.count("running server") == 1
+    assert re.search(
+        r"`sightline faucet 0x\w{40} 5000000 --data-dir DIRECTORY`, then `sightline approve 5`", wrong.stderr
+    )
 
 
 def test_a_wallet_without_funds_is_told_what_it_needs_and_approve_gives_the_allowance(dev: dict[str, Any]) -> None:

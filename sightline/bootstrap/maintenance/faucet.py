@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import trio
 
@@ -12,6 +13,12 @@ from sightline.domain.errors import SightlineError
 from sightline.system.ids import SystemIds
 
 
+def chain_directory(data_dir: Path) -> Path:
+    """Return the directory of the embedded chain, also if `data_dir` is that of `sightline dev`, which holds `data`."""
+    own, of_dev = data_dir / "chain", data_dir / "data" / "chain"
+    return of_dev if of_dev.is_dir() and not own.is_dir() else own
+
+
 def run_faucet(settings: Settings, address: str, amount_micro: int, *, as_json: bool) -> int:
     """Pay from the faucet of a running server's embedded chain. Returns the exit code."""
     if settings.chain_rpc_url is not None:
@@ -20,7 +27,7 @@ def run_faucet(settings: Settings, address: str, amount_micro: int, *, as_json: 
         return 1
 
     async def pay() -> None:
-        async with open_running_faucet(settings.data_dir / "chain", SystemIds()) as opened:
+        async with open_running_faucet(chain_directory(settings.data_dir), SystemIds()) as opened:
             payment = await opened.fund(address, amount_micro)
         if as_json:
             facts = {

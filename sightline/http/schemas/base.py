@@ -39,12 +39,14 @@ VISIBLE_PATTERN: Final = rf"^[^{_CONTROLS}]*[^{_CONTROLS}\s][^{_CONTROLS}]*$"
 HASH_PATTERN: Final = r"^0x[0-9a-f]{64}$"
 DECIMAL_PATTERN: Final = r"^-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?$"
 """A number as in JSON."""
+SLUG_PATTERN: Final = r"^[a-z0-9](?:[a-z0-9-]{1,30}[a-z0-9])$"
 INTEGER_PATTERN: Final = r"^[0-9]{1,16}$"
 _FORMS: Final = {
     UUID_PATTERN: "not a UUID",
     ADDRESS_PATTERN: "not an address, 0x and 40 hex digits",
     LINE_PATTERN: "must be one line, without tabs and other control characters",
     TEXT_PATTERN: "must have no character U+0000",
+    SLUG_PATTERN: "must be 3 to 32 lowercase letters, digits and hyphens, and begin and end with no hyphen",
 }
 """Messages for values that do not match a pattern, in place of the regular expression."""
 COORDINATE_DECIMALS: Final = 6

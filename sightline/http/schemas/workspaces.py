@@ -10,6 +10,7 @@ from sightline.domain.operator.model import Workspace as DomainWorkspace
 from sightline.domain.units import MicroUsdc
 from sightline.http.schemas.base import (
     LINE_PATTERN,
+    SLUG_PATTERN,
     VISIBLE_PATTERN,
     Address,
     Input,
@@ -49,7 +50,7 @@ Name: TypeAlias = Annotated[
 ]
 Slug: TypeAlias = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{1,30}[a-z0-9])$"),
+    StringConstraints(pattern=SLUG_PATTERN),
     Field(json_schema_extra={"examples": ["harbour-cams"]}),
 ]
 

@@ -8,8 +8,8 @@ import trio
 from mcp import Client
 
 from sightline.ports.video import ClipMissing, ClipMissingReason
-from sightline_client import AsyncSightline
-from sightline_client.mcp_confirm import Confirm
+from sightline_client import AsyncSightline, usdc
+from sightline_client.mcp_confirm import Confirm, question
 from sightline_client.mcp_server import build_server
 from tests.http.fakes import a_clip
 from tests.http.world import BERLIN, Party, World, open_world
@@ -97,6 +97,18 @@ async def test_the_first_video_of_a_view_is_waited_for_before_a_link_to_a_clip_i
             assert said.endswith("No video has arrived for some seconds. Try again in 1 s.")
 
 
+async def test_an_error_before_the_question_begins_with_its_code_too() -> None:
+    async with open_world() as world:
+        blind = await world.party("CONSUMER", scopes=["pricing:read", "sessions:create"])
+        built = build_server(lambda _: AsyncSightline(world.base_url, blind.plaintext), lambda _: Confirm.ALWAYS)
+        async with Client(built) as client:
+            quote_id = (await client.call_tool("check_place", PLACE)).structured_content["quoteId"]
+            said = await refusal(client, "request_view", **PLACE, quote_id=quote_id, max_charge_usdc="5")
+            assert said.startswith("NOT_AUTHORIZED")
+            said = await refusal(client, "extend_view", session_id=quote_id, seconds=60, max_charge_usdc="5")
+            assert said.startswith("NOT_AUTHORIZED")
+
+
 async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
@@ -105,8 +117,15 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
             ended = (await client.call_tool("end_session", {"session_id": session_id})).structured_content
             assert "verify_receipt" in ended["nextStep"]
             assert ended["holdUsdc"] is None, "nothing is held"
+            assert "check_place" in ended["nextStep"]
             said = await refusal(client, "get_frame", session_id=session_id)
             assert said.startswith("INVALID_STATE (session:notLive): ")
+            assert said.endswith("For another view call check_place.")
             assert said.count("INVALID_STATE") == 1
             said = await refusal(client, "get_frame", session_id="abc")
             assert said.startswith("INVALID_ARGUMENT: session_id 'abc' is not the id of a view. Pass the sessionId")
+
+
+def test_the_price_of_a_view_is_named_beside_the_limit() -> None:
+    asked = question(1, 2, 60, usdc("0.5"), usdc("0.07128"))
+    assert asked.endswith("for up to 60 s, for up to 0.07128 USDC at this price; your limit is 0.5 USDC?")

@@ -50,3 +50,40 @@ async def test_signup_says_what_the_wallet_of_the_role_is_for(role: str, said: s
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
     assert ("films" in done.stdout) == (role == "SUPPLIER")
+
+
+async def test_a_second_signup_with_a_wallet_names_its_workspace_and_a_wrong_slug_is_told_in_words() -> None:
+    key = {"SIGHTLINE_WALLET_KEY": "0x" + "45" * 32}
+    async with open_world() as world:
+        made = json.loads((await sightline(world, None, "signup", "--json", **key)).stdout)
+        again = await sightline(world, None, "signup", **key)
+        taken = await sightline(world, None, "signup", "--slug", made["slug"], SIGHTLINE_WALLET_KEY="")
+        wrong = await sightline(world, None, "signup", "--slug", "A B", **key)
+    assert again.stderr == (
+        f"This wallet has the workspace {made['slug']} already. `sightline login --workspace {made['slug']}` mints a "
+        "key for it; --slug names another workspace.\n"
+    )
+    assert "The slug is taken" in taken.stderr
+    assert "slug: must be 3 to 32 lowercase letters, digits and hyphens" in wrong.stderr
+    assert "pattern" not in wrong.stderr
+
+
+async def test_keys_are_a_table_and_the_id_of_a_new_one_is_named() -> None:
+    key = {"SIGHTLINE_WALLET_KEY": "0x" + "46" * 32}
+    async with open_world() as world:
+        await sightline(world, None, "signup", **key)
+        minted = await sightline(world, None, "keys", "mint", "a longer label", **key)
+        listed = (await sightline(world, None, "keys", "list", **key)).stdout.splitlines()
+        key_id = next(line for line in listed if "a longer label" in line).split()[0]
+        unknown = await sightline(world, None, "keys", "revoke", "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50", **key)
+    assert minted.stderr == f"Its id is {key_id}; `sightline keys revoke {key_id}` revokes it.\n"
+    assert len(minted.stdout.splitlines()) == 1
+    title, *rows = listed
+    assert title.split() == ["id", "begins", "state", "created", "last", "used", "label", "scopes,", "limits"]
+    for row in rows:
+        assert row.index("valid") == title.index("state")
+        assert row[title.index("last used") :].startswith("never")
+        assert row[title.index("label") :].startswith(("a longer label  ", "signup          "))
+    assert unknown.stderr == (
+        "The workspace has no key 3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50. `sightline keys list` shows its keys.\n"
+    )

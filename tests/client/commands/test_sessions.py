@@ -67,7 +67,9 @@ async def test_state_and_view_choose_which_sessions_are_listed_and_none_is_one_s
             said = await sightline(world, party, "sessions", "--json", *words.split())
             assert [json.loads(line)["id"] for line in said.stdout.splitlines()] == ids, words
         none = await sightline(world, operator, "sessions", "--state", "LIVE")
+        first = await sightline(world, await world.party("CONSUMER"), "sessions")
     assert (none.returncode, none.stdout, none.stderr) == (0, "There are no such sessions.\n", "")
+    assert first.stdout == "No sessions yet.\n"
 
 
 async def test_more_sessions_than_one_call_lists_are_listed_by_several() -> None:
@@ -150,6 +152,21 @@ async def test_a_line_is_told_to_the_operator_of_a_live_session() -> None:
     assert empty.returncode == 2
 
 
+async def test_an_extension_above_the_highest_charge_says_what_it_pays_for() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        live = await world.live(consumer, operator)
+        known = data_of(await consumer.key.get(f"/api/v1/sessions/{live['id']}"))
+        rate, has_s = int(known["ratePerSecondMicroUsdc"]), known["maxDurationSeconds"]
+        limits = [f"{rate * (has_s + more_s) / 1_000_000:.6f}" for more_s in (0, 7)]
+        none, some = [await sightline(world, consumer, "extend", live["id"], "60", "--max-charge", it) for it in limits]
+        fits = await sightline(world, consumer, "extend", live["id"], "7", "--max-charge", limits[1])
+    assert (none.returncode, some.returncode, fits.returncode) == (1, 1, 0)
+    assert "above --max-charge" in none.stderr
+    assert none.stderr.endswith(" Raise --max-charge.\n")
+    assert some.stderr.endswith(" Request at most 7 s, or raise --max-charge.\n")
+
+
 async def test_a_clip_gets_the_suffix_of_its_kind_once(tmp_path: Path) -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
@@ -229,10 +246,18 @@ async def test_listen_says_what_happened_to_a_session() -> None:
     assert line() == f"{named}, no longer paused, extended to {longer} s, until {until[:19]}Z"
     known["messages"] = [{"number": 1, "sentAt": until, "text": "turn left"}]
     assert line() == f"{named}, message 1: turn left"
-    assert line() == named
-    assert line(state="ENDED", endReason="CONSUMER_ENDED") == f"session    {known['id']}  ENDED, the consumer ended it"
+    assert line() is None
+    assert line(pauseReason="MEDIA_LOST") == f"{named}, paused: the operator's device sends no video"
+    assert line(pauseReason="MEDIA_LOST") is None
+    known |= {"state": "ENDED", "endReason": "CONSUMER_ENDED"}
+    ended = f"session    {known['id']}  ENDED, the consumer ended it"
+    assert (line(), line()) == (ended, None)
+    assert line(settlementTxHash="0xab", chargedMicroUsdc="5") == f"{ended}, paid in 0xab"
+    assert line(settlementTxHash="0xab", chargedMicroUsdc="5") is None
+    assert line(settlementTxHash="0xab") == f"{ended}, settled in 0xab"
     assert lines.line(Event(2, "requestClosed", None, {"sessionId": known["id"]})) == f"requestClosed  {known['id']}"
     place = {"lat": 1.5, "lng": 2.5, "accuracyMeters": 5, "capturedAt": until, "receivedAt": until}
     at = SessionLocation.model_validate(place | {"sessionId": known["id"], "inGeofence": True})
     said = lines.line(Event(3, "location", at, {"sessionId": known["id"]}))
     assert said == f"location   {known['id']}  1.5 2.5, inside the geofence"
+    assert lines.line(Event(4, "location", at, {"sessionId": known["id"]})) is None

@@ -75,6 +75,7 @@ async def test_a_workspace_is_online_while_a_device_runs_that_is_told_so() -> No
     (without,) = [entry for entry in log if entry["event"] == "no_area"]
     assert without["level"] == "warning"
     assert "--decline-beyond" in without["advice"]
+    assert "`sightline area LAT LNG`" in without["advice"]
 
 
 async def test_a_device_that_stops_while_it_films_ends_the_session_and_is_offline() -> None:
@@ -119,6 +120,30 @@ async def test_a_device_outside_of_its_area_says_so_and_a_command_moves_the_area
     assert "sightline area LAT LNG" in found["advice"]
     assert [entry for entry in inside if entry["event"] in ("outside_area", "no_area")] == []
     assert (shown["coverageLat"], shown["coverageLng"], shown["coverageRadiusMeters"]) == (1, 2, 2_000)
+
+
+async def test_a_device_says_that_its_area_was_moved_away_while_it_runs() -> None:
+    async with open_world() as world:
+        operator = await world.party("SUPPLIER")
+        area = {"coverageLat": 1, "coverageLng": 2, "coverageRadiusMeters": 500}
+        data_of(await operator.key.patch(operator.path, area))
+        env = os.environ | {"SIGHTLINE_API_KEY": operator.plaintext}
+        line = [sys.executable, "-m", "sightline_client", "device", "--api", world.base_url, "--lat", "1", "--lng", "2"]
+        process = await trio.lowlevel.open_process([*line, "--online"], stderr=subprocess.PIPE, env=env)
+        assert process.stderr is not None
+        said, is_moved, is_stopped = b"", False, False
+        with trio.fail_after(90):
+            async for chunk in process.stderr:
+                said += chunk
+                if b'"ONLINE"' in said and not is_moved:
+                    is_moved = True
+                    data_of(await operator.key.patch(operator.path, area | {"coverageLat": 48}))
+                elif b"outside_area" in said and not is_stopped:
+                    is_stopped = True
+                    process.terminate()
+            assert await process.wait() == 0, said
+    warned = [entry["event"] for entry in map(json.loads, said.splitlines()) if entry["level"] == "warning"]
+    assert warned == ["outside_area"]
 
 
 async def test_what_a_publisher_prints_is_logged_with_its_session(

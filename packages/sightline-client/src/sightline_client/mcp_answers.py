@@ -9,10 +9,13 @@ from sightline_client.models import KeyLimitsToday, Quote, Session, SessionState
 from sightline_client.models.base import Time
 from sightline_client.money import MicroUsdc
 
+ANOTHER_VIEW: Final = "For another view call check_place."
 NEXT_STEP: Final = {
     SessionState.ASSIGNED: "An operator is on the way. Call get_session until the state is LIVE, or cancel_request.",
     SessionState.LIVE: "Call get_frame. Call end_session when you have seen enough: the meter runs until then.",
-    SessionState.ENDED: "It is over. verify_receipt checks charge and payment; for another view call check_place.",
+    SessionState.ENDED: f"It is over. verify_receipt checks charge and payment. {ANOTHER_VIEW}",
+    SessionState.CANCELLED: f"It is over. {ANOTHER_VIEW}",
+    SessionState.EXPIRED: f"It is over. {ANOTHER_VIEW}",
 }
 NOBODY_THERE: Final = (
     "No operator is free at this place now. request_view waits up to 20 s for one, and costs nothing if none comes."
@@ -25,6 +28,7 @@ VIEW_NEXT: Final = (
     "Call request_view with this quoteId, the same lat, lng and seconds, and a max_charge_usdc of at least priceUsdc "
     "that the user agrees to."
 )
+LOOK_AFTER: Final = "Call get_frame after some seconds. The meter runs until end_session."
 NOTHING_ADDED: Final = "Nothing was added: the view has {seconds} s from its start already. Ask for more in all."
 VERIFY_AGAIN: Final = "The payment is not confirmed yet, which takes seconds. Call verify_receipt again."
 
@@ -104,6 +108,24 @@ class SessionAnswer(Answer):
             hold_usdc=None if session.state.is_over else str(session.hold_micro_usdc.usdc),
             expires_at=session.expires_at,
             next_step=NEXT_STEP.get(session.state),
+        )
+
+
+class ToldAnswer(Answer):
+    """A message that was sent to the operator of a session."""
+
+    session_id: str
+    number: Annotated[int, Field(description="Counts the messages of the session from 1")]
+    text: str
+    sent_at: Time
+    next_step: Annotated[str, Field(description="What to call next")]
+
+    @classmethod
+    def of(cls, session: Session) -> "ToldAnswer":
+        """Show the newest message of a session."""
+        sent = session.messages[-1]
+        return cls(
+            session_id=session.id, number=sent.number, text=sent.text, sent_at=sent.sent_at, next_step=LOOK_AFTER
         )
 
 

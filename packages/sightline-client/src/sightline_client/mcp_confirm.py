@@ -47,11 +47,17 @@ def limit_of(max_charge_usdc: MaxCharge) -> MicroUsdc:
         ) from None
 
 
-def question(lat: float, lng: float, seconds: int, limit: MicroUsdc) -> str:
-    """Word the question by values of fixed form only: a model cannot put text of its own into it."""
-    return (
-        f"Sightline: request live video at {lat:.6f}, {lng:.6f} for up to {seconds} s, for at most {limit.usdc} USDC?"
+def question(lat: float, lng: float, seconds: int, limit: MicroUsdc, price: MicroUsdc | None = None) -> str:
+    """Word the question by values of fixed form only: a model cannot put text of its own into it.
+
+    `price` is what the quote says for the seconds, if it is known.
+    """
+    costs = (
+        f"for at most {limit.usdc} USDC"
+        if price is None
+        else f"for up to {price.usdc} USDC at this price; your limit is {limit.usdc} USDC"
     )
+    return f"Sightline: request live video at {lat:.6f}, {lng:.6f} for up to {seconds} s, {costs}?"
 
 
 def extension_question(lat: float, lng: float, seconds: int, limit: MicroUsdc) -> str:
@@ -77,6 +83,11 @@ def ask(confirm: Confirm, ctx: Ctx, text: str) -> Approval | Elicit[Approval]:
             "(it has no form elicitation). Nothing was requested. Use another client, or set confirm to auto."
         )
     return Approval(approve=True)
+
+
+def wants_answer(confirm: Confirm, ctx: Ctx) -> bool:
+    """Whether `ask` asks the user, or refuses because it cannot."""
+    return confirm is Confirm.ALWAYS or (confirm is Confirm.AUTO and can_ask(ctx))
 
 
 def can_ask(ctx: Ctx) -> bool:

@@ -52,12 +52,14 @@ try:
     from mcp.types import INVALID_PARAMS, ResourceLink, ToolAnnotations
 
     from sightline_client.mcp_answers import (
+        ANOTHER_VIEW,
         NOTHING_ADDED,
         VERIFY_AGAIN,
         PlaceAnswer,
         ReceiptAnswer,
         SessionAnswer,
         SessionsAnswer,
+        ToldAnswer,
         WalletAnswer,
     )
     from sightline_client.mcp_confirm import (
@@ -71,6 +73,7 @@ try:
         limit_of,
         question,
         require_approval,
+        wants_answer,
     )
 except ImportError:
     raise MissingExtraError("mcp") from None
@@ -90,6 +93,8 @@ CLOSE_WITHIN_S: Final = 15.0
 """Longest time that a failed request waits for the end of its session."""
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 QUOTES_KEPT: Final = 1_000
+LOOKED_THROUGH: Final = 100
+"""Newest sessions among which that of a quote is looked for."""
 ABOVE_MAXIMUM: Final = "pricing:aboveMaximum"
 STALE: Final = "frame:stale"
 NOT_DECODED: Final = "frame:notDecoded"
@@ -180,15 +185,18 @@ def _is_id(text: str) -> bool:
 def _named(error: SightlineError) -> str:
     """Begin with a code, as the errors that the tools word themselves do."""
     if isinstance(error, ApiError):
-        return str(error).removeprefix(f"{error.status} ")
+        said = str(error).removeprefix(f"{error.status} ")
+        return f"{said} {ANOTHER_VIEW}" if error.state is not None and SessionState(error.state).is_over else said
     return f"{type(error).__name__}: {error}"
 
 
 class Tools:
     """The tools. Each call opens a client with the credential of its caller."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, *, is_only_process: bool) -> None:
+        """Args: is_only_process: Whether no other process answers the same callers."""
         self._connect = connect
+        self._is_only_process = is_only_process
         self._rates: OrderedDict[str, MicroUsdc] = OrderedDict()
         """Price of a second by id of the newest quotes that this process gave."""
 
@@ -205,19 +213,28 @@ class Tools:
         return PlaceAnswer.of(quote)
 
     def require_within(self, limit: MicroUsdc, quote_id: str, seconds: int) -> None:
-        """Raise ToolError if the quote cannot be one, or if the price of a view is above the limit.
+        """Raise ToolError if the price of a view is above the limit.
 
         So no user approves what cannot happen. Quotes of other processes are not known here: the server compares again
         when the session is created.
         """
-        if not _is_id(quote_id):
-            raise ToolError(
-                f"INVALID_ARGUMENT: quote_id {quote_id!r} is not the id of a quote. Call check_place, and pass its "
-                "quoteId. Nothing was requested."
-            )
         rate = self._rates.get(quote_id)
         if rate is not None and rate * seconds > limit:
             raise above_limit(seconds, limit, rate)
+
+    def price_to_name(self, quote_id: str, seconds: int) -> MicroUsdc | None:
+        """Return the price of a view, if every process that answers the caller knows it.
+
+        The answer to a question counts only for the same words: a process that does not know the price would ask again.
+        """
+        rate = self._rates.get(quote_id) if self._is_only_process else None
+        return None if rate is None else MicroUsdc(rate * seconds)
+
+    async def is_used(self, quote_id: str, ctx: Ctx) -> bool:
+        """Whether one of the newest sessions is that of the quote, so that another one cannot be bought with it."""
+        async with self._connect(ctx) as sl:
+            page = await sl.sessions.page(view="consumer", limit=LOOKED_THROUGH)
+        return any(session.quote_id == quote_id for session in page.items)
 
     async def request_view(
         self, lat: float, lng: float, quote_id: str, limit: MicroUsdc, seconds: int, instructions: str | None, ctx: Ctx
@@ -297,7 +314,10 @@ class Tools:
         async with self._connect(ctx) as sl:
             session = await sl.sessions.get(session_id)
             if session.state != SessionState.LIVE:
-                raise ToolError(f"INVALID_STATE: the session is {session.state}. A clip can be made while it is LIVE.")
+                over = f" {ANOTHER_VIEW}" if session.state.is_over else ""
+                raise ToolError(
+                    f"INVALID_STATE: the session is {session.state}. A clip can be made while it is LIVE.{over}"
+                )
             await _require_video(sl, session_id)  # a server that keeps no video says so now, not in the link
         return [
             ResourceLink(
@@ -350,13 +370,13 @@ class Tools:
                 raise
         return SessionAnswer.of(session)
 
-    async def tell_operator(self, session_id: SessionId, text: Line, ctx: Ctx) -> SessionAnswer:
+    async def tell_operator(self, session_id: SessionId, text: Line, ctx: Ctx) -> ToldAnswer:
         """Tell the person who films a live view what to do: "turn left", "closer to the sign". It costs nothing.
 
         The operator reads it at once and may follow it. Call get_frame after some seconds. Each call sends again.
         """
         async with self._connect(ctx) as sl:
-            return SessionAnswer.of(await sl.sessions.message(session_id, text))
+            return ToldAnswer.of(await sl.sessions.message(session_id, text))
 
     async def end_session(self, session_id: SessionId, ctx: Ctx) -> SessionAnswer:
         """End a view, so that it costs nothing more. `chargedUsdc` is what it cost. A repeat changes nothing."""
@@ -456,9 +476,10 @@ def above_limit(
 def require_extensible(session: Session, limit: MicroUsdc, seconds: int) -> bool:
     """Return whether an extension adds seconds. Raise ToolError if it is clear that the server refuses it."""
     if session.state != SessionState.LIVE:
+        over = f" {ANOTHER_VIEW}" if session.state.is_over else ""
         raise ToolError(
             f"INVALID_STATE: the session is {session.state}. A view can be extended while it is LIVE. Nothing was "
-            "added."
+            f"added.{over}"
         )
     if seconds <= session.max_duration_seconds:
         return False
@@ -493,7 +514,8 @@ async def _created(
             raise above_limit(seconds, limit) from error
         if error.detail == MISMATCH:
             raise ToolError(
-                "CONFLICT: this quote_id was used with other arguments. list_sessions shows the session of that call."
+                "CONFLICT: this quote_id was used with other arguments. list_sessions with only_open=false shows the "
+                "session of that call. Nothing was requested now."
             ) from error
         raise
     except OutcomeUnknownError as error:
@@ -597,7 +619,7 @@ def confirmed_extend_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[..., 
         ],
         max_charge_usdc: MaxCharge,
         ctx: Ctx,
-        answer: Annotated[ElicitationResult[Approval], Resolve(approval)],
+        answer: Annotated[ElicitationResult[Approval], Resolve(explained(approval))],
     ) -> SessionAnswer:
         """Let a live view last longer: up to `seconds` in all, counted from its start, and not added to what it has.
 
@@ -616,9 +638,16 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
     async def approval(
         lat: Lat, lng: Lng, quote_id: QuoteId, max_charge_usdc: MaxCharge, seconds: Seconds, ctx: Ctx
     ) -> Approval | Elicit[Approval]:
-        limit = limit_of(max_charge_usdc)
+        limit, confirm = limit_of(max_charge_usdc), confirm_of(ctx)
+        if not _is_id(quote_id):
+            raise ToolError(
+                f"INVALID_ARGUMENT: quote_id {quote_id!r} is not the id of a quote. Call check_place, and pass its "
+                "quoteId. Nothing was requested."
+            )
+        if wants_answer(confirm, ctx) and await tools.is_used(quote_id, ctx):
+            return Approval(approve=True)  # nothing is bought: the server answers with the session, or refuses
         tools.require_within(limit, quote_id, seconds)
-        return ask(confirm_of(ctx), ctx, question(lat, lng, seconds, limit))
+        return ask(confirm, ctx, question(lat, lng, seconds, limit, tools.price_to_name(quote_id, seconds)))
 
     async def request_view(
         lat: Lat,
@@ -626,7 +655,7 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
         quote_id: QuoteId,
         max_charge_usdc: MaxCharge,
         ctx: Ctx,
-        answer: Annotated[ElicitationResult[Approval], Resolve(approval)],
+        answer: Annotated[ElicitationResult[Approval], Resolve(explained(approval))],
         seconds: Seconds = 300,
         instructions: Instructions = None,
     ) -> SessionAnswer:
@@ -679,7 +708,7 @@ def build_server(
     """Build the MCP server.
 
     `connect` opens a client for the caller of a tool. `request_state_security` seals the question that a client carries
-    between two calls; the default is a key of this process.
+    between two calls; the default is a key of this process, which no other process shares then.
     """
     server = SightlineServer(
         "sightline",
@@ -688,7 +717,7 @@ def build_server(
         instructions=INSTRUCTIONS,
         request_state_security=request_state_security,
     )
-    tools = Tools(connect)
+    tools = Tools(connect, is_only_process=request_state_security is None)
     for tool, title, annotations in (
         (tools.check_place, "Price of a view", READS),
         (confirmed_request_view(tools, confirm_of), "Request a view", SPENDS),

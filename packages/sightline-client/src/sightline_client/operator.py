@@ -5,7 +5,7 @@ import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 import httpx2
@@ -76,6 +76,7 @@ class Operator:
         accept: Chooses among the open sessions that this workspace can see; default: only dispatched ones.
         decline: Chooses which assigned sessions to refuse, before they are started; default: none.
         on_availability: Called with the workspace at the start and when its availability changes. It may be async.
+        on_area: Called with the workspace when its area changes and its availability does not. It may be async.
         on_message: Called with the session and each message of the consumer, such as "turn left", once and within a
             second. It may be async; the next message, and the end of the session, wait until it returns.
         report: Receives events for a log.
@@ -90,6 +91,7 @@ class Operator:
         accept: Callable[[Session], bool] | None = None,
         decline: Callable[[Session], bool] | None = None,
         on_availability: Callable[[Workspace], Awaitable[None] | None] | None = None,
+        on_area: Callable[[Workspace], Awaitable[None] | None] | None = None,
         on_message: Callable[[Session, OperatorMessage], Awaitable[None] | None] | None = None,
         report: Report = log_event,
     ) -> None:
@@ -99,6 +101,7 @@ class Operator:
         self._accept = accept
         self._decline = decline
         self._on_availability = on_availability
+        self._on_area = on_area
         self._on_message = on_message
         self._heard: tuple[str, int] = ("", 0)
         self._report = report
@@ -271,13 +274,26 @@ class Operator:
 
     async def _watch_availability(self) -> None:
         told: Availability | None = None
+        told_area: _Area | None = None
         while True:
             with suppress(SightlineError):
                 workspace = await self._client.workspaces.get(self._workspace_id)
-                if workspace.availability_state != told and self._on_availability is not None:
-                    await _awaited(self._on_availability(workspace))
-                told = workspace.availability_state
+                state, area = workspace.availability_state, _area_of(workspace)
+                if state != told:
+                    if self._on_availability is not None:
+                        await _awaited(self._on_availability(workspace))
+                elif area != told_area and self._on_area is not None:
+                    await _awaited(self._on_area(workspace))
+                told, told_area = state, area
             await anyio.sleep(AVAILABILITY_EVERY_S)
+
+
+_Area: TypeAlias = tuple[float | None, float | None, float | None]
+"""Latitude, longitude and radius in metres."""
+
+
+def _area_of(workspace: Workspace) -> _Area:
+    return workspace.coverage_lat, workspace.coverage_lng, workspace.coverage_radius_meters
 
 
 async def _awaited(made: Awaitable[None] | None) -> None:

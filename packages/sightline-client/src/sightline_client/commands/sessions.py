@@ -10,7 +10,17 @@ import typer
 
 from sightline_client.commands.access import client, configured_wallet, one_line_errors, paying_wallet
 from sightline_client.commands.funds import warn_of_funds
-from sightline_client.commands.options import AsJson, Lat, Lng, MaxCharge, PlaceCommand, SessionId, Url, choice_option
+from sightline_client.commands.options import (
+    AsJson,
+    Lat,
+    Lng,
+    MaxCharge,
+    PlaceCommand,
+    SessionId,
+    Url,
+    choice_option,
+    usdc_option,
+)
 from sightline_client.commands.printing import end_text, print_value, time_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
@@ -71,7 +81,8 @@ def sessions(
         for session in found:
             print_value(session, as_json, "")
         return
-    for line in _table(found) if found else ["There are no such sessions."]:
+    none = "There are no such sessions." if state or view else "No sessions yet."
+    for line in _table(found) if found else [none]:
         typer.echo(line)
 
 
@@ -171,11 +182,12 @@ def extend(
         int | None, typer.Argument(min=1, help="Added to the longest duration; default: 600.", show_default=False)
     ] = None,
     seconds_option: Annotated[int | None, typer.Option("--seconds", min=1, help="The same as an option.")] = None,
-    max_charge: MaxCharge = None,
+    max_charge: Annotated[int | None, usdc_option("Highest charge of the whole session; more is refused.")] = None,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Give a LIVE session more time. With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays."""
+    from sightline_client.errors import MaxChargeError
     from sightline_client.escrow import sign_payment
 
     if seconds is not None and seconds_option is not None:
@@ -183,7 +195,13 @@ def extend(
     more = seconds or seconds_option or 600
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         wallet, payment = configured_wallet(), None
-        if wallet is not None and sl.sessions.get(session_id).hold_tx_hash is not None:
+        now = None if wallet is None and max_charge is None else sl.sessions.get(session_id)
+        if now is not None and max_charge is not None and now.state == "LIVE":
+            price = now.rate_per_second_micro_usdc * (now.max_duration_seconds + more)
+            if price > max_charge:
+                affordable_s = max_charge // now.rate_per_second_micro_usdc - now.max_duration_seconds
+                raise MaxChargeError(price, max_charge, max(0, affordable_s))
+        if wallet is not None and now is not None and now.hold_tx_hash is not None:
             payment = sign_payment(sl.sessions.extension_terms(session_id, seconds=more), wallet)
         session = sl.sessions.extend(session_id, more, max_hold_micro_usdc=max_charge, payment=payment)
     ends = "" if session.expires_at is None else f" ends at {time_text(session.expires_at)}, and"

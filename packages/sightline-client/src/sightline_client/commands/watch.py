@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum, unique
@@ -138,6 +138,7 @@ def signup(
     from sightline_client.commands import installed_commands
 
     with one_line_errors(as_json=as_json), client(api) as sl:
+        from sightline_client.errors import ConflictError
         from sightline_client.wallet import LocalWallet
 
         if fund is not None and not installed_commands():
@@ -145,7 +146,17 @@ def signup(
         own = configured_wallet()
         wallet = LocalWallet.create() if own is None else own
         name = slug or f"{role.lower()}-{wallet.address[2:10].lower()}"
-        workspace = sl.workspaces.create(wallet, slug=name, name=name, roles=[role])
+        try:
+            workspace = sl.workspaces.create(wallet, slug=name, name=name, roles=[role])
+        except ConflictError as error:
+            if error.detail != "workspace:slug" or all(
+                each.slug != name for each in sl.auth.sign_in(wallet).workspaces
+            ):
+                raise
+            raise ValueError(
+                f"This wallet has the workspace {name} already. `sightline login --workspace {name}` mints a key for "
+                "it; --slug names another workspace."
+            ) from error
         sl.auth.sign_in(wallet, workspace_id=workspace.id)
         minted = sl.keys.mint(workspace.id, label="signup", scopes=SCOPES[role])
         said: dict[str, object] = {
@@ -158,7 +169,9 @@ def signup(
         # Before the faucet, which may fail: the key cannot be shown again.
         print_value(said, as_json, _exports(sl.url, minted, workspace, wallet if own is None else None))
         if fund is not None:
-            _fund(sl, wallet, fund, data_dir)
+            done = _fund(sl, wallet, fund, data_dir)
+            if not as_json:
+                typer.echo(done, err=True)
         elif role == Role.CONSUMER:
             warn_of_an_empty_wallet(sl, as_json=as_json)
 
@@ -175,16 +188,23 @@ def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "Lo
     return "\n".join(lines)
 
 
-def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -> None:
+def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -> str:
+    """Send test USDC from the faucet to the wallet, and approve it. Returns what was done."""
     from sightline_client import Chain
+    from sightline_client.money import MicroUsdc
 
-    command = [sys.executable, "-m", "sightline_client", "faucet", wallet.address, str(amount)]
-    command += ["--data-dir", str(data_dir)]
+    faucet = f"faucet {wallet.address} {amount}"
+    command = [sys.executable, "-m", "sightline_client", *faucet.split(), "--data-dir", str(data_dir)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  own command, no shell
     if done.returncode != 0:
-        raise ValueError(f"The faucet failed: {done.stderr.strip()} --data-dir must be that of the running server.")
+        usdc = MicroUsdc(amount).usdc
+        raise ValueError(
+            f"The workspace and its key exist, but the faucet failed: {done.stderr.strip()} To go on, run "
+            f"`sightline {faucet} --data-dir DIRECTORY`, then `sightline approve {usdc}` with the key and the wallet."
+        )
     config = sl.config()
     Chain(config.rpc_url).approve(wallet, token=config.usdc_address, spender=config.settlement_address, amount=amount)
+    return f"The wallet got {MicroUsdc(amount).usdc} test USDC, and lets the service take as much for its sessions."
 
 
 @app.command(rich_help_panel=PANEL)
@@ -206,10 +226,23 @@ def list_keys(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> No
     """List the keys, without their plaintexts."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         found = sl.keys.list(_sign_in(sl, slug))
+    if as_json:
+        for key in found:
+            print_value(key, as_json, "")
+        return
+    for line in _key_table(found):
+        typer.echo(line)
+
+
+def _key_table(found: "Sequence[ApiKey]") -> Iterator[str]:
+    label = max([len("label"), *(len(key.label) for key in found)])
+    row = f"{{:36}}  {{:{max([len('begins'), *(len(key.prefix) for key in found)])}}}  {{:7}}  {{:20}}  {{:20}}"
+    yield f"{row.format('id', 'begins', 'state', 'created', 'last used')}  {'label':{label}}  scopes, limits"
     for key in found:
         state = "revoked" if key.revoked_at else "valid"
-        text = f"{key.key_id}  {key.prefix}  {state:8}{key.label}  {' '.join(key.scopes)}{_limits_text(key)}"
-        print_value(key, as_json, text)
+        used = "never" if key.last_used_at is None else time_text(key.last_used_at)
+        start = row.format(key.key_id, key.prefix, state, time_text(key.created_at), used)
+        yield f"{start}  {key.label:{label}}  {' '.join(key.scopes)}{_limits_text(key)}"
 
 
 def _limits_text(key: "ApiKey") -> str:
@@ -234,7 +267,7 @@ def mint_key(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Mint a key, and print its plaintext. It cannot be shown again."""
+    """Mint a key, and print its plaintext, which cannot be shown again. Its id is printed on stderr."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         from sightline_client.models import ApiKeyLimits
 
@@ -243,6 +276,8 @@ def mint_key(
         workspace_id = _sign_in(sl, slug)
         scopes = scope or _scopes_of(sl.workspaces.get(workspace_id))
         minted = sl.keys.mint(workspace_id, label=label, scopes=scopes, limits=limits if is_limited else None)
+    if not as_json:
+        typer.echo(f"Its id is {minted.key_id}; `sightline keys revoke {minted.key_id}` revokes it.", err=True)
     print_value(minted, as_json, minted.plaintext)
 
 
@@ -252,7 +287,12 @@ def revoke_key(
 ) -> None:
     """Revoke a key. It works for 60 more seconds."""
     with one_line_errors(as_json=as_json), client(api) as sl:
-        revoked = sl.keys.revoke(_sign_in(sl, slug), key_id)
+        from sightline_client.errors import NotFoundError
+
+        try:
+            revoked = sl.keys.revoke(_sign_in(sl, slug), key_id)
+        except NotFoundError as error:
+            raise ValueError(f"The workspace has no key {key_id}. `sightline keys list` shows its keys.") from error
     until = "is revoked" if revoked.grace_period_end is None else f"works until {time_text(revoked.grace_period_end)}"
     print_value(revoked, as_json, f"{revoked.key_id} {until}")
 

@@ -95,12 +95,16 @@ async def run_device(options: DeviceOptions) -> int:
             _log_availability(workspace)
             _warn_outside(workspace, position())
 
+        def tell_area(workspace: Workspace) -> None:
+            _warn_outside(workspace, position())
+
         operator = Operator(
             client,
             position=position,
             publish=publish,
             decline=is_too_far,
             on_availability=tell_availability,
+            on_area=tell_area,
             report=log_line,
         )
         async with anyio.create_task_group() as tasks:
@@ -190,7 +194,8 @@ async def _go_online(client: AsyncSightline) -> None:
     if workspace.coverage_lat is None:
         advice = (
             "It has no area, so it is offered sessions of every place in the world, and only those at its position are "
-            "paid. Set an area on the page Film of the console, or decline others by --decline-beyond METRES."
+            "paid. Set an area: `sightline area LAT LNG`, or the page Film of the console; or decline others by "
+            "--decline-beyond METRES."
         )
         log_line("no_area", level="warning", workspace=workspace.slug, advice=advice)
     if workspace.availability_state == "OFFLINE":
