@@ -5,7 +5,7 @@ import { api, need, once } from "./api";
 import { clock, usdc, withoutFee } from "./format";
 import { endingOf, noteEnd } from "./live/endings";
 import { Badge, Button, Confirm, Icon } from "./parts";
-import { placeOf, titleOf } from "./place/names";
+import { nameOfPlace, placeOf, titleOf } from "./place/names";
 import { link, place } from "./router";
 import { canBuy, now, refreshFunds, tell, told, workspace, type Session } from "./store";
 import { t } from "./strings";
@@ -65,7 +65,7 @@ export function Running() {
       {shown.map((session) => (
         <section key={session.id} class="running" aria-label={t("runningView")}>
           <Badge state={session.state === "LIVE" && session.meterState === "PAUSED" ? "PAUSED" : session.state} />
-          <span class="number">{titleOf(session) ?? placeOf(session)}</span>
+          <span class="number">{calledIn(session)}</span>
           {session.startedAt !== null && <span class="number">{clock(Math.min((now.value - Date.parse(session.startedAt)) / 1000, session.maxDurationSeconds))}</span>}
           <strong class="number">{usdc(session.accruedMicroUsdc)}</strong>
           <a class="button" href={link("watch", session.id)}><Icon name="eye" />{t("returnToView")}</a>
@@ -80,7 +80,7 @@ export function Running() {
         {over.slice(0, ENDS_MAX).map((session) => (
           <section key={session.id} class="running over" aria-label={t("ended")}>
             <Badge state={session.state} />
-            <span class="number">{titleOf(session) ?? placeOf(session)}</span>
+            <span class="number">{calledIn(session)}</span>
             <span>{endingOf(session, workspace.value?.id)}</span>
             <strong class="number">{usdc(isOwn(session) ? session.chargedMicroUsdc : withoutFee(session.chargedMicroUsdc, session.platformFeeBps))}</strong>
             <a class="button" href={link("receipt", session.id)}>{t("seeReceipt")}</a>
@@ -91,6 +91,9 @@ export function Running() {
     </>
   );
 }
+
+/** What was asked for and where, as far as both have words. */
+const calledIn = (session: Session): string => [...new Set([titleOf(session), nameOfPlace(session)])].filter(Boolean).join(" · ") || placeOf(session);
 
 async function close(session: Session): Promise<void> {
   const params = { path: { id: session.id }, header: once() };
