@@ -194,7 +194,11 @@ class Tools:
     """The tools. Each call opens a client with the credential of its caller."""
 
     def __init__(self, connect: Connect, *, is_only_process: bool) -> None:
-        """Args: is_only_process: Whether no other process answers the same callers."""
+        """Make the tools of one server.
+
+        Args:
+            is_only_process: Whether no other process answers the same callers.
+        """
         self._connect = connect
         self._is_only_process = is_only_process
         self._rates: OrderedDict[str, MicroUsdc] = OrderedDict()

@@ -123,7 +123,7 @@ class AsyncTransport:
             LOG.warning("%s Trying again for at most %.0f s.", error, self.retry.longest_s)
 
     def note_end(self, session_id: str) -> None:
-        """Say that calls which end a session follow those that failed, for as long again."""
+        """Warn that the session may still run, and for how long the client now tries to end it."""
         LOG.warning("Session %s may still run. Trying to end it for at most %.0f s.", session_id, self.retry.longest_s)
 
     def note_answer(self) -> None:
