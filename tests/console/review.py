@@ -60,13 +60,18 @@ def violations(page: Page, rules: dict[str, Any]) -> list[str]:
     return [f"{each['id']}: {node['html'][:160]}" for each in found["violations"] for node in each["nodes"]]
 
 
-def _store(page: Page, name: str, size: ViewportSize) -> None:
-    """Store the whole page as a picture, in a window as high as the page: bars at its edges then hide nothing."""
-    if not UPDATES_IMAGES:
-        return
+def _show_whole(page: Page, size: ViewportSize) -> None:
+    """Make the window as high as the page, so that the bars at its edges cover nothing wherever it was scrolled to."""
     page.set_viewport_size(size)
     height = page.evaluate("document.documentElement.scrollHeight")
     page.set_viewport_size(ViewportSize(width=size["width"], height=max(size["height"], height)))
+
+
+def _store(page: Page, name: str, size: ViewportSize) -> None:
+    """Store the whole page as a picture."""
+    if not UPDATES_IMAGES:
+        return
+    _show_whole(page, size)
     page.screenshot(path=PICTURES / f"{name}.png")
 
 
@@ -92,8 +97,8 @@ class Review:
             page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
             for size in shown:
                 _store(page, f"{name}-{size['width']}-{theme}", size)
-            page.set_viewport_size(shown[-1])
             if not is_loading:
+                _show_whole(page, shown[-1])
                 self.wrong += [f"{name} {theme} {each}" for each in violations(page, rules)]
         page.evaluate("document.documentElement.dataset.theme = 'system'")
         self._fits(tab, name, NARROW)
@@ -118,6 +123,7 @@ class Review:
         self._fits(tab, f"{name} in Arabic", NARROW)
         self._fits(tab, f"{name} in Arabic", ZOOMED)
         if not is_loading:
+            _show_whole(page, NARROW)
             self.wrong += [f"{name} in Arabic {each}" for each in violations(page, RULES)]
 
     def _fits(self, tab: Tab, name: str, size: ViewportSize) -> None:
