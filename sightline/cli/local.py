@@ -139,10 +139,14 @@ class LocalServer:
         return url
 
     def _not_ready(self) -> LocalServerError:
-        """Say why the server did not become ready: its last line, unless that is one of its log."""
+        """Say why the server did not become ready: its last line that is not of the log.
+
+        A server that uses the directory already writes to the same log meanwhile.
+        """
         lines = self.log_path.read_bytes()[self._log_start :].decode(errors="replace").splitlines()
-        if lines and not lines[-1].startswith("{"):
-            return LocalServerError(lines[-1])
+        reason = next((line for line in reversed(lines) if line and not line.startswith("{")), None)
+        if reason is not None:
+            return LocalServerError(reason)
         return LocalServerError("The server did not become ready.", self.log_path)
 
     @asynccontextmanager

@@ -34,6 +34,24 @@ def test_dev_says_why_its_server_cannot_start_and_leaves_no_directory(tmp_path: 
     assert list(tmp_path.glob("sightline-*")) == []
 
 
+def test_dev_says_why_its_server_cannot_start_while_another_one_writes_to_the_same_log(tmp_path: Path) -> None:
+    directory = tmp_path / "used"
+    directory.mkdir()
+    writes = "import itertools, sys\nfor n in itertools.count():\n    print('{}', file=open(sys.argv[1], 'a'))"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        subprocess.Popen([sys.executable, "-c", writes, str(directory / "server.log")]) as other,
+    ):
+        command = [sys.executable, "-m", "sightline.cli", "dev", "--port", str(taken.getsockname()[1])]
+        try:
+            done = subprocess.run(
+                [*command, "--data-dir", str(directory)], capture_output=True, text=True, timeout=60, check=False
+            )
+        finally:
+            other.kill()
+    assert "is already in use" in done.stderr, done.stderr
+
+
 def test_a_command_is_offered_by_name_only_if_the_shell_finds_this_installation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -94,5 +94,9 @@ test("countries, states and cities as people shorten them, and saints in two lan
   isNear("Frankfurt/Oder", 52.35, 14.55);
   isNear("Berlin Mitte", 52.52, 13.4);
   assert.equal(best("Berlin Mitte")?.isAlike, true);
+  for (const text of ["Brandenburg Gate, Berlin", "Brandenburg Gate, Berlin, Germany"]) {
+    isNear(text, 52.52, 13.41);
+    assert.equal(best(text)?.isAlike, true);
+  }
   isNear("Lagos", 6.45, 3.39);
 });

@@ -44,3 +44,13 @@ def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path: Path) -> None:
     command, env = [sys.executable, "-m", "sightline_client", "sessions"], os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_while_a_command_exits_prints_no_traceback(tmp_path: Path) -> None:
+    """As the second one of somebody in a hurry, which comes when the command is over."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, os, signal\natexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+    )
+    command, env = [sys.executable, "-m", "sightline_client", "--version"], os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

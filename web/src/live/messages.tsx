@@ -46,11 +46,11 @@ export function Tell({ id, messages }: { id: string; messages: readonly Message[
   };
   return (
     <Card title={t("tellTitle")} kind="tell">
-      <div class="row usual">{USUAL.map((word) => <Button key={word} run={() => send(t(word))}>{t(word)}</Button>)}</div>
       <form class="with-button" onSubmit={(event) => (event.preventDefault(), document.getElementById("tell")?.click())}>
         <input id="tell-text" aria-label={t("tellLabel")} placeholder={t("tellLabel")} maxLength={TEXT_MAX} autocomplete="off" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
         <Button id="tell" run={submit}>{t("send")}</Button>
       </form>
+      <div class="row usual">{USUAL.map((word) => <Button key={word} run={() => send(t(word))}>{t(word)}</Button>)}</div>
       <Messages messages={messages} />
       <p class="hint">{t("tellHint")}</p>
     </Card>

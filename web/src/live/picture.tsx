@@ -65,7 +65,7 @@ export function Picture({ connection, sessionId, url, isServerAway, isOver, chil
           <span class="tag"><i class="dot" />{t("live")}{playing.value.delayMs !== null && <> · {t("delay", { ms: playing.value.delayMs })}</>}</span>
         )}
       </div>
-      <div class="row">
+      <div class="row controls">
         {children}
         {!wantsStills.value && (
           <>

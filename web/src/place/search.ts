@@ -123,7 +123,7 @@ const TWO_FROM = 8;
 
 /**
  * The places that a part of the text names, as Berlin for "Berlin Mitte"; else the largest whose name differs from it by a typing error,
- * the nearest names first. The first letter must be right.
+ * the nearest names first, of which the first letter must be right; else Berlin for "Brandenburg Gate, Berlin".
  */
 function alike(all: readonly City[], text: string, count: number): Match[] {
   for (const [name, area] of readings(text)) {
@@ -147,7 +147,8 @@ function alike(all: readonly City[], text: string, count: number): Match[] {
     const nearest = found.flat().slice(0, count);
     if (nearest.length > 0) return nearest;
   }
-  return [];
+  const comma = text.indexOf(",");
+  return comma > 0 ? named(all, text.slice(comma + 1), count) : [];
 }
 
 /** Letters that are missing, too many, wrong or exchanged with their neighbour (optimal string alignment); above `most`: more than `most`. */

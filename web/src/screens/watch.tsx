@@ -13,7 +13,7 @@ import { Picture } from "../live/picture";
 import { REASONS, wordOf } from "../live/reasons";
 import { reopenedBy } from "../live/reopened";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
+import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Field, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
 import { nameOfPlace, placeOf, titleOf } from "../place/names";
 import { link, place } from "../router";
 import { config, mayChange, notify, now, refreshFunds, report, tell, told, unpaidText, unpayable, workspace, type Session } from "../store";
@@ -25,6 +25,7 @@ type Position = Model["SessionLocation"];
 const METER_EVERY_MS = 2000;
 const CLIP_S = 10;
 const MORE_S = 600;
+const EXTENSIONS_S = [60, 300, MORE_S, 1800, 3600];
 const DURATION_MAX_S = 14_400;
 /** Longer instructions are shown in full below the picture. */
 const TITLE_MAX = 40;
@@ -285,7 +286,10 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
   useEffect(() => {
     if (isLive && isConsumer) void refreshFunds().catch(() => undefined);
   }, [isLive, isConsumer, session.holdMicroUsdc]);
-  const more = rate * BigInt(MORE_S);
+  const chosenS = useSignal(MORE_S);
+  const offered = EXTENSIONS_S.filter((each) => session.maxDurationSeconds + each <= DURATION_MAX_S);
+  const moreS = Math.min(chosenS.value, offered.at(-1) ?? 0);
+  const more = rate * BigInt(moreS);
   const unpaid = unpayable(more, hold + more);
   const canExtend = isLive && isConsumer && mayChange.value;
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
@@ -300,6 +304,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
         rows={[
           [t("proved"), <span class="number"><strong id="proved">{clock(proved)}</strong>{isLive && estimate > proved && <span class="dim"> {t("about", { time: clock(estimate) })}</span>}</span>],
           [t("longest"), clock(session.maxDurationSeconds)],
+          ...(isLive && session.startedAt !== null ? [[t("timeLeft"), <Countdown until={Date.parse(session.startedAt) + session.maxDurationSeconds * 1000} />] as const] : []),
           ...(isConsumer ? [] : grossRows(charged, session.platformFeeBps)),
           [t(isConsumer ? "ratePerSecond" : "chargedPerSecond"), usdc(rate)],
           ...(operator === null || !isLive ? [] : [[t("operatorAway"), <span id="operator">{t("plusMinus", { distance: metres(distanceM(operator.lat, operator.lng, session.requestedLat, session.requestedLng)), accuracy: metres(operator.accuracyMeters) })}</span>] as const]),
@@ -307,8 +312,15 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
         ]}
       />
       {canExtend && unpaid !== null && <p class="hint" id="extend-unpaid">{unpaidText(unpaid)} <a href={link("wallet")}>{t("navWallet")}</a></p>}
-      {canExtend && session.maxDurationSeconds + MORE_S <= DURATION_MAX_S && (
-        <Button id="extend" disabled={unpaid !== null} run={async () => tell(await extendSession(session.id, MORE_S))}>{t("tenMinutesMore", { amount: usdc(more) })}</Button>
+      {canExtend && moreS > 0 && (
+        <div class="form">
+          <Field label={t("extendBy")}>
+            <select id="extend-by" value={moreS} onChange={(event) => (chosenS.value = Number(event.currentTarget.value))}>
+              {offered.map((each) => <option key={each} value={each}>{t("minutes", { count: each / 60 })}</option>)}
+            </select>
+          </Field>
+          <Button id="extend" disabled={unpaid !== null} run={async () => tell(await extendSession(session.id, moreS))}>{t("extend", { amount: usdc(more) })}</Button>
+        </div>
       )}
       <p class="hint">{t("provedHint")}</p>
     </Card>

@@ -1,5 +1,6 @@
 """The command `sightline`, also as `python -m sightline_client`."""
 
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,13 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command with the commands of all installed packages."""
     try:
-        application = _application()
-    except KeyboardInterrupt:  # during the imports, which take half a second; a command handles it afterwards
+        _application()()
+    except KeyboardInterrupt:  # during the imports, which take half a second, or again while the command ends
         sys.exit(130)
-    application()
+    finally:
+        # The interpreter would print a traceback of one that comes while it exits.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _application() -> "typer.Typer":
