@@ -292,7 +292,10 @@ def dev(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a server with a funded consumer and a filming operator, and print URL and keys."""
+    """Run a server with a funded consumer and a filming operator, and print URL and keys.
+
+    Another run with the same directory has the same consumer and operator, with new API keys and more money.
+    """
     from sightline.cli.dev import run_dev
 
     with one_line_errors(as_json=as_json):

@@ -5,6 +5,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +18,14 @@ from sightline.cli.local import (
     LOCAL_SETTINGS,
     LocalServer,
     LocalServerError,
+    LocalTenant,
     console_url,
     exports,
     own_command,
 )
 from sightline.http.console.manual import is_manual_built
 from sightline.http.links import other_devices_hint
-from sightline_client import AsyncSightline
+from sightline_client import AsyncSightline, ConflictError
 from sightline_client.commands.signals import stop_like_ctrl_c
 
 FUNDS: Final = 1_000_000_000
@@ -60,12 +62,13 @@ async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool
     if not as_json:
         sys.stderr.write(STARTING)
     async with local.running() as server:
-        wallet = await local.funded_wallet(FUNDS)
+        wallet = await local.funded_wallet(FUNDS, local.kept_wallet("consumer"))
         suffix = wallet.address[2:10].lower()
         consumer = await local.join(wallet, "CONSUMER", f"dev-consumer-{suffix}", scopes=LOCAL_SCOPES["CONSUMER"])
         if is_escrow:
             await local.give_mandate(consumer, FUNDS)
-        operator = await local.join(await local.funded_wallet(FUNDS), "SUPPLIER", f"dev-operator-{suffix}")
+        films = await local.funded_wallet(FUNDS, local.kept_wallet("operator"))
+        operator = await local.join(films, "SUPPLIER", f"dev-operator-{suffix}")
         async with AsyncSightline(local.url, operator.key) as api:
             await api.workspaces.update(
                 operator.workspace_id,
@@ -75,8 +78,7 @@ async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool
                 coverage_radius_meters=COVERAGE_M,
                 device_kind="PHONE",
             )
-            # A quote counts only operators whose device was seen within a minute.
-            await api.workspaces.post_location(operator.workspace_id, lat=place[0], lng=place[1], sequence=0)
+            await _report_position(api, operator, place)
         said = {
             "url": local.url,
             "consumerKey": consumer.key,
@@ -98,6 +100,17 @@ async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool
                 sys.stderr.write("Stopping. This takes some seconds.\n")
                 raise
     raise LocalServerError("The server has stopped.", local.log_path)
+
+
+async def _report_position(api: AsyncSightline, operator: LocalTenant, place: tuple[float, float]) -> None:
+    """Send a heartbeat: a quote counts only operators whose device was seen within a minute."""
+    report = partial(api.workspaces.post_location, operator.workspace_id, lat=place[0], lng=place[1])
+    try:
+        await report(sequence=0)
+    except ConflictError as error:  # a device of an earlier run with this directory has sent some
+        if error.last_sequence is None:
+            raise
+        await report(sequence=error.last_sequence + 1)
 
 
 def ready_text(said: Mapping[str, object], lines: str, *, has_manual: bool) -> str:

@@ -13,6 +13,7 @@ from typing import Final, final
 import trio
 
 from sightline.domain.value import Value, hiding
+from sightline.system.files import write_durably
 from sightline_client import AsyncChain, AsyncSightline, SightlineError
 from sightline_client.commands.access import SCOPES
 from sightline_client.escrow import sign_mandate
@@ -180,9 +181,16 @@ class LocalServer:
         data = str(self.directory / "data")
         await self.run("-m", "sightline.cli", "faucet", address, str(micro_usdc), "--data-dir", data)
 
-    async def funded_wallet(self, micro_usdc: int) -> LocalWallet:
-        """Create a wallet that has money and lets the settlement contract take it."""
-        wallet = LocalWallet.create()
+    def kept_wallet(self, name: str) -> LocalWallet:
+        """The wallet of this name, the same in each run with this directory."""
+        path = self.directory / f"{name}-wallet.key"
+        if not path.exists():
+            write_durably(path, LocalWallet.create().private_key.encode())
+        return LocalWallet.from_key(path.read_text())
+
+    async def funded_wallet(self, micro_usdc: int, wallet: LocalWallet | None = None) -> LocalWallet:
+        """Give a wallet, by default a new one, money that it lets the settlement contract take."""
+        wallet = wallet or LocalWallet.create()
         await self.fund(wallet.address, micro_usdc)
         async with AsyncSightline(self.url) as api:
             config = await api.config()
@@ -191,12 +199,14 @@ class LocalServer:
         return wallet
 
     async def join(self, wallet: LocalWallet, role: str, slug: str, *, scopes: Sequence[str] = ()) -> LocalTenant:
-        """Create a workspace of the wallet, and mint a key with the scopes of its role and these."""
+        """Create a workspace of the wallet unless it has it, and mint a key with the scopes of its role and these."""
         async with AsyncSightline(self.url) as api:
-            workspace = await api.workspaces.create(wallet, slug=slug, name=slug, roles=[role])
-            await api.auth.sign_in(wallet, workspace_id=workspace.id)
-            minted = await api.keys.mint(workspace.id, label="local", scopes=[*SCOPES[role], *scopes])
-        return LocalTenant(wallet=wallet, workspace_id=workspace.id, key=minted.plaintext)
+            await api.auth.sign_in(wallet)
+            found = next((each.id for each in await api.workspaces.list() if each.slug == slug), None)
+            workspace_id = found or (await api.workspaces.create(wallet, slug=slug, name=slug, roles=[role])).id
+            await api.auth.select(workspace_id)
+            minted = await api.keys.mint(workspace_id, label="local", scopes=[*SCOPES[role], *scopes])
+        return LocalTenant(wallet=wallet, workspace_id=workspace_id, key=minted.plaintext)
 
     async def give_mandate(self, tenant: LocalTenant, micro_usdc: int) -> None:
         """With escrow, let a consumer's API key pay for views without its wallet, for a day."""

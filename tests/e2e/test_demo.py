@@ -6,8 +6,11 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import simplejpeg
@@ -58,22 +61,30 @@ def test_demo_does_the_main_job_and_leaves_a_console_that_knows_its_consumer(dat
     assert (width, height) == (1280, 720)
 
 
-def test_the_key_of_dev_with_escrow_pays_for_a_view(data_directory: Path) -> None:
+@contextmanager
+def a_dev(directory: Path) -> Iterator[dict[str, Any]]:
+    """What `sightline dev --escrow` prints."""
     command = [sys.executable, "-m", "sightline.cli", "dev", "--escrow", "--json", "--port", "0"]
-    with subprocess.Popen([*command, "--data-dir", str(data_directory)], stdout=subprocess.PIPE, text=True) as dev:
+    with subprocess.Popen([*command, "--data-dir", str(directory)], stdout=subprocess.PIPE, text=True) as dev:
         assert dev.stdout is not None
         try:
-            said = json.loads(dev.stdout.readline())
-            with Sightline(said["url"], said["consumerKey"]) as sl:
-                with sl.view(said["lat"], said["lng"], seconds=60) as view:
-                    while view.refresh().clean_seconds == 0:
-                        assert not view.session.state.is_over
-                    assert view.session.funds_state == "HELD"
-                assert sl.config().is_escrow
-                assert view.receipt().charged > 0
+            yield json.loads(dev.stdout.readline())
         finally:
             dev.terminate()
             assert dev.wait(60) == 0
+
+
+def test_the_key_of_dev_with_escrow_pays_for_a_view_and_another_run_has_the_same_consumer(data_directory: Path) -> None:
+    with a_dev(data_directory) as said, Sightline(said["url"], said["consumerKey"]) as sl:
+        with sl.view(said["lat"], said["lng"], seconds=60) as view:
+            while view.refresh().clean_seconds == 0:
+                assert not view.session.state.is_over
+            assert view.session.funds_state == "HELD"
+        assert sl.config().is_escrow
+        assert view.receipt().charged > 0
+    with a_dev(data_directory) as again, Sightline(again["url"], again["consumerKey"]) as sl:
+        assert again["consumerWalletKey"] == said["consumerWalletKey"]
+        assert [each.id for each in sl.sessions.list(view="consumer")] == [view.session.id]
 
 
 async def test_a_revoked_allowance_ends_the_session_and_its_charge_is_paid_when_it_is_restored(server: Server) -> None:
