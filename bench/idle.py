@@ -122,6 +122,7 @@ def kind_of(process: psutil.Process) -> str:
         ("sightline.cli", "server"),
         ("sightline.storage", "Postgres"),
         ("postgres", "Postgres"),
+        ("uvicorn", "server"),
     ):
         if word in words:
             return kind

@@ -154,7 +154,8 @@ async def fastapi(directory: Path) -> AsyncIterator[Target]:
     line = (await asyncio.to_thread(postgres.stdout.readline)).decode()
     dsn = line.split(" ", 1)[1].strip()
     connection = await asyncpg.connect(dsn)
-    await connection.execute((ROOT / "bench/baselines/schema.sql").read_text())
+    if await connection.fetchval("SELECT to_regclass('heartbeat')") is None:
+        await connection.execute((ROOT / "bench/baselines/schema.sql").read_text())
     await connection.close()
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "bench.baselines.fastapi_app:app", "--port", str(port)]

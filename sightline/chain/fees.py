@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from statistics import median_low
-from typing import Any, Final, Self, final
+from typing import Any, Final
 
 from sightline.chain.rpc.client import Request, RpcResponseError
 from sightline.chain.rpc.reader import hex_int
+from sightline.chain.signer import Fees
 from sightline.domain.errors import ChainUnavailableError
-from sightline.domain.value import Value
 
 TIP_WEI_DEFAULT: Final = 1_000_000_000
 HISTORY_BLOCKS: Final = 20
@@ -18,18 +18,6 @@ ABOUT_FEES: Final[Sequence[Request]] = (
 """Requests whose answers `suggested` takes after the latest block."""
 GAS_MAX: Final = 16_000_000
 """Maximum gas limit of a transaction. Networks refuse more than 16,777,216 (EIP-7825)."""
-
-
-@final
-class Fees(Value, kw_only=True):
-    """The maximum fee and the tip per gas of a transaction, in wei (EIP-1559)."""
-
-    max_fee_wei: int
-    tip_wei: int
-
-    def at_most(self, cap_wei: int) -> Self:
-        """Return these fees, none above the cap."""
-        return type(self)(max_fee_wei=min(self.max_fee_wei, cap_wei), tip_wei=min(self.tip_wei, cap_wei))
 
 
 def suggested(head: dict[str, Any], history: Any, tip: Any) -> Fees:

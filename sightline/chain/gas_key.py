@@ -7,9 +7,8 @@ from typing import Any, Final, Protocol, final
 import rlp
 from eth_utils.address import to_checksum_address
 
-from sightline.chain.fees import Fees
 from sightline.chain.rpc.reader import hex_bytes
-from sightline.chain.signer import TYPE_2, Signer, transaction_fields, unsigned_digest
+from sightline.chain.signer import TYPE_2, Fees, Signer, transaction_fields, unsigned_digest
 from sightline.chain.signing_process import SigningProcess, open_signing_process
 from sightline.domain.addresses import recovered_address
 from sightline.domain.errors import ChainUnavailableError

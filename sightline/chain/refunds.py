@@ -15,10 +15,10 @@ import trio
 from eth_utils.address import to_checksum_address
 
 from sightline.chain.contracts.abi import call_data
-from sightline.chain.fees import ABOUT_FEES, Fees, suggested
+from sightline.chain.fees import ABOUT_FEES, suggested
 from sightline.chain.rpc.client import JsonRpc, RpcResponseError
 from sightline.chain.rpc.reader import hex_int
-from sightline.chain.signer import Signer
+from sightline.chain.signer import Fees, Signer
 from sightline.domain.errors import ChainUnavailableError, RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.ports.administration import AdminStore, Refund, RefundState

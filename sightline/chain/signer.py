@@ -3,13 +3,13 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 import rlp
 from coincurve import PrivateKey
 from eth_utils.address import to_canonical_address, to_checksum_address
 
-from sightline.chain.fees import Fees
+from sightline.domain.value import Value
 from sightline.system.keccak import keccak256
 
 # The default accounts of Hardhat, Anvil, Ganache and Truffle: their private keys are public.
@@ -30,6 +30,18 @@ TYPE_2: Final = b"\x02"
 
 class KeyRefusedError(Exception):
     """This key must not sign on this chain."""
+
+
+@final
+class Fees(Value, kw_only=True):
+    """The maximum fee and the tip per gas of a transaction, in wei (EIP-1559)."""
+
+    max_fee_wei: int
+    tip_wei: int
+
+    def at_most(self, cap_wei: int) -> Self:
+        """Return these fees, none above the cap."""
+        return type(self)(max_fee_wei=min(self.max_fee_wei, cap_wei), tip_wei=min(self.tip_wei, cap_wei))
 
 
 @final

@@ -21,9 +21,7 @@ from msgspec import Struct, field
 
 from sightline.domain.value import Value, hiding
 from sightline.system.loops import Backoff
-from sightline.system.parent import STOP, leave_with_parent, say_ready
-
-__all__ = ["Child", "ChildCommand", "ChildFailedError", "leave_with_parent", "run_child", "say_ready"]
+from sightline.system.parent import STOP
 
 log = structlog.get_logger()
 

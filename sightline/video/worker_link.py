@@ -1,11 +1,10 @@
 """Connection of the server to one worker process: start, requests, detection of its death."""
 
 import os
+import signal
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from subprocess import DEVNULL
 from typing import Final, TypeAlias, final
 
 import structlog
@@ -13,15 +12,13 @@ import trio
 
 from sightline.domain.errors import VideoUnavailableError
 from sightline.video.ipc.framing import BrokenPipeMessageError, Decoder, Header, encode
+from sightline.video.worker_template import WorkerTemplate
 
 READ_BYTES: Final = 256 * 1024
 STOP_S: Final = 3.0
 """How long a worker may take to close its peers before it is killed."""
 SEND_S: Final = 5.0
 """A worker that does not read its socket for this long is replaced."""
-ALLOCATOR: Final = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "MALLOC_ARENA_MAX": "2"}
-"""glibc's malloc: pictures are returned to the operating system when their decoder is released, instead of kept in
-the arena of the thread that allocated them."""
 log = structlog.get_logger()
 
 
@@ -48,6 +45,7 @@ class WorkerLink:
         self._on_events = on_events
         self.pid = pid
         self.died = trio.Event()
+        self._has_exited = False
         self._sending = trio.Lock()
         self._calls: dict[int, _Call] = {}
         self._next_id = 0
@@ -56,9 +54,11 @@ class WorkerLink:
         """Deliver what the worker sends until it dies or is closed."""
         decoder = Decoder()
         try:
-            while data := await self._stream.receive_some(READ_BYTES):
-                for header, body in decoder.feed(bytes(data)):
-                    self._deliver(header, body)
+            with trio.CancelScope(shield=True):  # its end says that the worker has exited
+                while data := await self._stream.receive_some(READ_BYTES):
+                    for header, body in decoder.feed(bytes(data)):
+                        self._deliver(header, body)
+            self._has_exited = True
         except (trio.BrokenResourceError, trio.ClosedResourceError, BrokenPipeMessageError) as error:
             log.warning("media_worker_link_broken", pid=self.pid, error=repr(error))
         finally:
@@ -112,6 +112,19 @@ class WorkerLink:
         with suppress(OSError):
             socket.send_fds(self._connections, [first_packet], [descriptor])
 
+    async def end(self) -> None:
+        """Let the worker close its peers and exit; kill it if it does not in time, or if the link is broken."""
+        with trio.CancelScope(shield=True):
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                await self._stream.send_eof()
+            with trio.move_on_after(STOP_S):
+                await self.died.wait()
+            if not self._has_exited:
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+                await self.died.wait()
+            await self._stream.aclose()
+
     def _write_now(self, message: bytes) -> bytes:
         """Write without blocking; returns the unsent rest, which is nearly always empty."""
         try:
@@ -132,17 +145,12 @@ class WorkerLink:
             raise VideoUnavailableError("the media worker does not read its requests")
 
 
-def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are no settings: a worker parses what strangers send, and gets its options by its socket."""
-    return {name: value for name, value in environment.items() if not name.startswith("SIGHTLINE_")}
-
-
 @asynccontextmanager
-async def start_worker(on_events: OnEvents) -> AsyncIterator[WorkerLink]:
-    """Run a worker process during the block. It exits when its stdin closes, also if this process is killed.
+async def start_worker(template: WorkerTemplate, on_events: OnEvents) -> AsyncIterator[WorkerLink]:
+    """Run a worker process during the block. It exits when its socket closes, also if this process is killed.
 
     Raises:
-        VideoUnavailableError: The operating system could not start it (descriptors, memory).
+        VideoUnavailableError: The operating system could not start it (descriptors, memory, processes).
     """
     try:
         ours, theirs = socket.socketpair()
@@ -151,31 +159,14 @@ async def start_worker(on_events: OnEvents) -> AsyncIterator[WorkerLink]:
         raise VideoUnavailableError(f"a media worker cannot be started: {error}") from error
     passing.setblocking(False)
     with ours, theirs, passing, taking:
-        try:
-            process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "sightline.video.worker", str(taking.fileno())],
-                stdin=theirs.fileno(),
-                pass_fds=(taking.fileno(),),
-                stdout=DEVNULL,
-                env=ALLOCATOR | _without_secrets(os.environ),
-            )
-        except OSError as error:
-            raise VideoUnavailableError(f"a media worker cannot be started: {error}") from error
+        pid = await template.fork(theirs, taking)
         theirs.close()
         taking.close()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        link = WorkerLink(stream, passing, process.pid, on_events)
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(link.read_all)
-                try:
-                    yield link
-                finally:
-                    await stream.aclose()
-        finally:
-            with trio.CancelScope(shield=True):
-                with trio.move_on_after(STOP_S):
-                    await process.wait()
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+        link = WorkerLink(stream, passing, pid, on_events)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(link.read_all)
+            try:
+                yield link
+            finally:
+                await link.end()

@@ -29,9 +29,10 @@ from sightline.video.ipc.framing import Header
 from sightline.video.media_events import MediaEventQueue
 from sightline.video.options import Options
 from sightline.video.worker_link import WorkerLink, start_worker
+from sightline.video.worker_template import WorkerTemplate, open_template
 
-START_S: Final = 60.0
-"""Time for a worker to start: importing codecs and numpy takes a second on an idle machine, 20 s on a busy one."""
+CONFIGURE_S: Final = 60.0
+"""Time for a new worker to open its ports and inputs; 20 s on a busy machine."""
 RESTART_WAIT_S: Final = 4.0
 """How long a request waits for a worker that is being restarted."""
 BACKOFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0)
@@ -223,11 +224,11 @@ class WorkerPool:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run all workers until cancelled; reports started when all are up."""
-        async with trio.open_nursery() as nursery:
+        async with open_template() as template, trio.open_nursery() as nursery:
             nursery.start_soon(self._events.pump)
             async with trio.open_nursery() as starting:
                 for slot in self._slots:
-                    starting.start_soon(nursery.start, self._keep_worker, slot)
+                    starting.start_soon(nursery.start, self._keep_worker, slot, template)
             task_status.started()
             nursery.start_soon(self._self_test_at_start)
 
@@ -238,12 +239,14 @@ class WorkerPool:
         except VideoUnavailableError as error:
             log.warning("media_self_test_failed", error=str(error))
 
-    async def _keep_worker(self, slot: _Slot, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _keep_worker(
+        self, slot: _Slot, template: WorkerTemplate, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         failures = 0
         while True:
             began = trio.current_time()
             try:
-                async with start_worker(partial(self._on_events, slot)) as link:
+                async with start_worker(template, partial(self._on_events, slot)) as link:
                     if await self._prepare(slot, link):
                         if failures == 0:
                             task_status.started()
@@ -285,9 +288,9 @@ class WorkerPool:
             net = replace(self._options.net, tcp_port=self._tcp_port, ufrag_prefix=f"{slot.index:02d}")
             options = messages.options_to_wire(replace(self._options, net=net))
             configure: Header = {"op": "configure", "options": options}
-            await link.ask(configure, within_ms=int(START_S * 1000))
+            await link.ask(configure, within_ms=int(CONFIGURE_S * 1000))
             if slot.inputs:
-                await link.ask({"op": "open", "inputs": list(slot.inputs.values())}, within_ms=int(START_S * 1000))
+                await link.ask({"op": "open", "inputs": list(slot.inputs.values())}, within_ms=int(CONFIGURE_S * 1000))
         except VideoUnavailableError as error:
             log.error("media_worker_not_ready", worker=slot.index, error=str(error))
             return False

@@ -11,11 +11,10 @@ from eth_account import Account
 from sightline.bootstrap.options.core import chain_options
 from sightline.bootstrap.start_errors import start_line
 from sightline.chain.contracts.abi import call_data
-from sightline.chain.fees import Fees
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.service import ChainOptions, ChainRefusedError, ChainService, ContractKindError, open_chain
-from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
+from sightline.chain.signer import Fees, KeyRefusedError, Signer, read_keystore
 from sightline.config import Settings
 from sightline.domain.errors import ChainUnavailableError, StoreUnavailableError
 from sightline.domain.value import replace

@@ -4,8 +4,7 @@ from eth_account import Account
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sightline.chain.fees import Fees
-from sightline.chain.signer import Signer
+from sightline.chain.signer import Fees, Signer
 from sightline.system.keccak import keccak256
 
 AMOUNTS = st.integers(min_value=0, max_value=2**64 - 1)

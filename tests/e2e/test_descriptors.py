@@ -18,12 +18,14 @@ CALLERS = 300
 
 
 def child_of(server: Server, word: str) -> psutil.Process | None:
+    """The newest of the children whose command has this word: of media workers not the one that forks them."""
     assert server.process is not None
+    found = None
     for child in psutil.Process(server.process.pid).children(recursive=True):
         with suppress(psutil.Error):  # the process may be ending
             if word in " ".join(child.cmdline()):
-                return child
-    return None
+                found = child
+    return found
 
 
 @pytest.mark.parametrize("word", ["sightline.chain.embedded", "sightline.video.worker", "postgres_child"])

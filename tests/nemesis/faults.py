@@ -131,7 +131,7 @@ async def exhaust_descriptors(system: System, _stage: Stage, _rng: Random) -> No
     pid = system.process.pid
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (system.process.num_fds(), hard))
-    for child in system.children("sightline.chain.embedded", "sightline.video.worker")[:1]:
+    for child in system.children("sightline.chain.embedded", "sightline.video.worker")[-1:]:
         child.kill()
     await trio.sleep(8)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))

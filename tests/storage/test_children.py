@@ -13,9 +13,7 @@ import trio
 from sightline.domain.value import replace
 from sightline.system.children import Child, ChildCommand, ChildFailedError, run_child
 
-PREAMBLE = (
-    "import os, signal, sys, threading, time\nfrom sightline.system.children import leave_with_parent, say_ready\n"
-)
+PREAMBLE = "import os, signal, sys, threading, time\nfrom sightline.system.parent import leave_with_parent, say_ready\n"
 SERVING = PREAMBLE + "leave_with_parent()\nsay_ready('here 42')\nthreading.Event().wait()\n"
 
 

@@ -7,6 +7,7 @@ import signal
 
 import av
 import numpy as np
+import psutil
 import pytest
 import simplejpeg
 import structlog
@@ -118,6 +119,21 @@ async def test_a_killed_worker_is_replaced_and_its_sessions_told():
             os.kill(row["pid"], signal.SIGKILL)
             await rig.heard(MediaKind.DISCONNECTED, after=mark)
             # The publisher detects the loss by itself and reconnects to the same URL.
+            after = await a_frame(rig.backend, made.ref, within_s=60)
+            assert after.sequence > before.sequence
+            (again,) = await rig.backend.stats()
+            assert again["pid"] != row["pid"]
+
+
+async def test_a_worker_is_replaced_also_after_the_process_that_it_was_forked_from_was_killed():
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        async with publishing(made.whip_url):
+            before = await a_frame(rig.backend, made.ref)
+            (row,) = await rig.backend.stats()
+            os.kill(psutil.Process(row["pid"]).ppid(), signal.SIGKILL)
+            await next_frame(rig.backend, made.ref, before.sequence)
+            os.kill(row["pid"], signal.SIGKILL)
             after = await a_frame(rig.backend, made.ref, within_s=60)
             assert after.sequence > before.sequence
             (again,) = await rig.backend.stats()

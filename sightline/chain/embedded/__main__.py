@@ -24,9 +24,9 @@ from sightline.chain.embedded.deploy import RICH_WEI, ContractTerms, Treasury, a
 from sightline.chain.embedded.machine import Machine
 from sightline.chain.embedded.methods import HttpRequest, Methods, RpcError
 from sightline.chain.rpc.guests import CPU_HEADER, GUEST_HEADER
-from sightline.system.children import leave_with_parent, say_ready
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
+from sightline.system.parent import leave_with_parent, say_ready
 
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 BATCH_MAX: Final = 1_000

@@ -12,8 +12,7 @@ from sightline.chain.contracts.escrow import escrow_constructor
 from sightline.chain.contracts.terms import MAX_RATE_MICRO
 from sightline.chain.embedded import views
 from sightline.chain.embedded.machine import Machine
-from sightline.chain.fees import Fees
-from sightline.chain.signer import Signer
+from sightline.chain.signer import Fees, Signer
 from sightline.domain.value import Value
 from sightline.ports.ids import Ids
 from sightline.system.files import write_durably

@@ -10,13 +10,14 @@ from typing import Any, Final, Generic, final
 import rlp
 import structlog
 
-from sightline.chain.fees import ABOUT_FEES, Fees, bumped, suggested
+from sightline.chain.fees import ABOUT_FEES, bumped, suggested
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW
 from sightline.chain.relayer.inclusion import Sighting
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.work import ContractCall, HoldMissingError, OutboxWork
 from sightline.chain.rpc.client import JsonRpc
+from sightline.chain.signer import Fees
 from sightline.chain.signing_process import SignerUnavailableError
 from sightline.ports.clock import Clock
 from sightline.ports.ledger import Attempt, RecordT, SettlementState, TransactionOutbox

@@ -5,12 +5,12 @@ from typing import Generic, final
 
 import structlog
 
-from sightline.chain.fees import Fees
 from sightline.chain.gas_key import GasKey
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.retry import retry_in_ms
 from sightline.chain.relayer.work import ContractCall, OutboxWork
+from sightline.chain.signer import Fees
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.ledger import Attempt, RecordT, SettlementLane, SettlementState

@@ -12,9 +12,10 @@ from typing import Any, Final, Generic, final
 
 from eth_utils.address import to_checksum_address
 
-from sightline.chain.fees import ABOUT_FEES, GAS_MAX, Fees, gas_with_margin, suggested
+from sightline.chain.fees import ABOUT_FEES, GAS_MAX, gas_with_margin, suggested
 from sightline.chain.rpc.client import JsonRpc, Request, RpcResponseError
 from sightline.chain.rpc.reader import fault_text, hex_bytes, hex_int, is_call_fault
+from sightline.chain.signer import Fees
 from sightline.domain.errors import ChainUnavailableError, SightlineError
 from sightline.domain.value import Value, replace
 from sightline.ports.chain import ChainChangedError

@@ -46,7 +46,6 @@ from sightline.video.rtc.sdp import (
 from sightline.video.rtc.tcp_frames import named_agent
 from sightline.video.tokens import ref_of
 from sightline.video.worker.negotiate import agree_play, agree_publish, answer_setup
-from sightline.video.worker.whep_reader import WhepReader
 
 GAP_TICK_S: Final = 0.012
 SESSION_TICK_S: Final = 1.0
@@ -134,6 +133,8 @@ class MediaServer:
             mono_ms=self._mono_ms,
         )
         if read is not None:
+            from sightline.video.worker.whep_reader import WhepReader  # its HTTP client takes a tenth of the imports
+
             reader = WhepReader(
                 live,
                 read,

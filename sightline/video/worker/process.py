@@ -1,13 +1,12 @@
-"""A media worker process, started by the server with a socket as stdin.
+"""A media worker process, which the server has forked from a template.
 
-Exchanges `ipc` messages over that socket and exits when it closes, so that it does not outlive the server. A second
-socket, whose descriptor is the argument, passes TCP connections of clients. Requests are
+Exchanges `ipc` messages over its first socket and exits when it closes, so that it does not outlive the server. Its
+second socket passes TCP connections of clients. Requests are
 `{id, op, ...}` and answered `{id, ok, ...}` in any order; media events are sent as `{events: [...]}`, one batch per
 iteration of the event loop.
 """
 
 import asyncio
-import gc
 import signal
 import socket
 import sys
@@ -27,6 +26,7 @@ from sightline.video.rtc.selftest import check_addresses
 from sightline.video.rtc.tcp_frames import FRAME_MAX_BYTES
 from sightline.video.worker.media_server import MediaServer
 from sightline.video.worker.memory import MemoryLimit
+from sightline.video.worker.template import await_fork
 
 READ_BYTES: Final = 256 * 1024
 log = structlog.get_logger()
@@ -125,12 +125,10 @@ class Worker:
         return {}, b""
 
 
-async def _main() -> None:
-    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=0))
-    gc.freeze()
+async def _main(own: socket.socket, connections: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=own)
     sys.setswitchinterval(0.0005)  # a decoding thread must not hold up packets for the default 5 ms
     worker = Worker(writer)
-    connections = socket.socket(fileno=int(sys.argv[1]))
     connections.setblocking(False)
     asyncio.get_running_loop().add_reader(connections.fileno(), worker.take_connection, connections)
     try:
@@ -144,13 +142,15 @@ async def _main() -> None:
 
 
 def main() -> None:
-    """Run the worker on uvloop, logging JSON to stderr."""
+    """Run the template, and each worker on uvloop, logging JSON to stderr."""
     # Ctrl-C and a service manager's SIGTERM reach the whole process group. The server stops its workers by closing
     # their sockets after it has drained, so workers ignore both signals.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    configure_logs()
-    uvloop.run(_main())
+    sockets = await_fork()
+    if sockets is not None:
+        configure_logs()
+        uvloop.run(_main(*sockets))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,7 @@ from vyper.compiler.settings import OptimizationLevel, Settings
 from contracts.build import EVM_VERSION
 from sightline.chain.contracts.abi import call_data, revert_reason
 from sightline.chain.embedded.machine import EvmCall, ExecutionError, Machine
-from sightline.chain.fees import Fees
-from sightline.chain.signer import Signer
+from sightline.chain.signer import Fees, Signer
 from sightline.domain.value import Value
 from sightline.system.keccak import keccak256
 from tests.chain.evm import RevertedError

@@ -14,7 +14,6 @@ from eth_abi.abi import encode
 from sightline.chain.contracts.abi import address_topic, call_data
 from sightline.chain.contracts.escrow import CLOSED, escrow_call
 from sightline.chain.contracts.messages import SLACK_S, CaptureItem, Permit, batch_of
-from sightline.chain.fees import Fees
 from sightline.chain.gas_key import LocalGasKey
 from sightline.chain.meter import MeterKey
 from sightline.chain.relayer.captures import REORGANISED_S, CaptureWork
@@ -27,7 +26,7 @@ from sightline.chain.relayer.resubmission import Resubmission
 from sightline.chain.relayer.sender import Sender
 from sightline.chain.relayer.work import EventLog, Finding, OutboxWork, PreflightVerdict
 from sightline.chain.rpc.client import JsonRpc
-from sightline.chain.signer import Signer
+from sightline.chain.signer import Fees, Signer
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.escrow import ConsentKind, PayerConsent
 from sightline.domain.session.machine import settlement_of

@@ -11,10 +11,9 @@ import trio
 from eth_account import Account
 
 from sightline.bootstrap.maintenance.findings import Level
-from sightline.chain.fees import Fees
 from sightline.chain.gas_key import GasKey, LocalGasKey, RemoteGasKey, open_remote_gas_key
 from sightline.chain.service import ChainService
-from sightline.chain.signer import KeyRefusedError, Signer
+from sightline.chain.signer import Fees, KeyRefusedError, Signer
 from sightline.chain.signing_process import SignerUnavailableError
 from sightline.config import Settings
 from sightline.ports.ledger import SettlementState

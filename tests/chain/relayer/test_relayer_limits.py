@@ -7,11 +7,11 @@ import trio
 from msgspec.structs import asdict
 from structlog.testing import capture_logs
 
-from sightline.chain.fees import Fees
 from sightline.chain.relayer.broadcast import FEES_TOO_LOW, broadcast
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
 from sightline.chain.relayer.retry import retry_in_ms
+from sightline.chain.signer import Fees
 from sightline.chain.watcher.watcher import CHECKED_EVERY_MS, WatcherOptions
 from sightline.ports.ledger import Attempt, Inclusion, SettlementLane, SettlementState
 from tests.chain.relayer.desk import NO_ALLOWANCE, PAYER, RATE, SECONDS, Desk, FixedIds, TrioClock

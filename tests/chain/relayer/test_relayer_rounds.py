@@ -251,7 +251,7 @@ async def settle_elsewhere(desk: Desk, session_id: str, to_amount: int) -> str:
 
 
 def _some_fees() -> Any:
-    from sightline.chain.fees import Fees
+    from sightline.chain.signer import Fees
 
     return Fees(max_fee_wei=10**10, tip_wei=10**9)
 
