@@ -48,8 +48,8 @@ export function unpayable(extra: bigint, total: bigint): Unpayable | null {
   const most = smaller(BigInt(limits.perSessionMicroUsdc) - (total - extra), BigInt(limits.leftTodayMicroUsdc));
   return most < extra ? { why: "limited", most: most < 0n ? 0n : most } : null;
 }
-/** What a request needs more than the wallet can pay. The wallet's page says so, and leads back to the request. */
-export const shortfall = signal<{ why: Unpayable["why"]; amount: bigint } | null>(null);
+/** What a request costs at most that the wallet could not pay. The wallet's page says what is missing, and leads back to the request. */
+export const awaited = signal<bigint | null>(null);
 /** Whether a movement into the wallet came from the contract, which returns what it held and was not used. */
 export const isReturned = ({ fromAddress }: Model["WalletEvent"]): boolean => fromAddress.toLowerCase() === config.value?.settlementAddress.toLowerCase();
 /** undefined: not known yet; null: nobody is signed in. */

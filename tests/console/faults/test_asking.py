@@ -26,6 +26,7 @@ CIRCLE_CAN_BE_SEEN = """(radius) => {
   return width >= 24 && width <= 400;
 }"""
 TURKU, ESPOO, LUND, VISBY = (60.451813, 22.266630), (60.205490, 24.655899), (55.704659, 13.191007), (57.63484, 18.29484)
+MALMO = (55.605870, 13.000730)
 
 
 def limit(consumer: Tab, each: str) -> None:
@@ -94,7 +95,9 @@ def test_a_price_above_the_wallets_own_limits_is_not_requested_and_leads_to_them
         consumer.shows(".banner.warn", "leave 0.01 USDC")
         expect(consumer.page.locator("#request")).to_be_disabled()
         consumer.click("#to-limits")
+        consumer.shows(".banner.info", "limits that your wallet set")
         limit(consumer, "50")
+        consumer.shows(".banner.good", "can pay your request now")
         consumer.go("buy")
         expect(consumer.page.locator("#request")).to_be_enabled(timeout=PATIENCE_MS)
         expect(consumer.page.locator("#to-limits")).to_have_count(0)
@@ -141,6 +144,24 @@ def test_an_operator_who_comes_online_is_counted_on_an_open_page(browser: Browse
             expect(consumer.page.locator(".banner.info")).to_have_count(0, timeout=PATIENCE_MS)
             consumer.shows("[data-map=ready] .map-count", "1")
             assert consumer.problems == operator.problems == phone.problems == []
+
+
+def test_a_request_that_is_asked_for_again_has_its_place_and_instructions(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=MALMO) as consumer:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        consumer.go("buy")
+        consumer.page.select_option("#radius", "1000")
+        request_view(consumer, "The clock. Then walk north")
+        consumer.click("#cancel")
+        consumer.go("buy")
+        consumer.page.fill("#place", "1, 2")
+        consumer.page.go_back()
+        consumer.click("#ask-again")
+        expect(consumer.page.locator("#instructions")).to_have_value("The clock. Then walk north")
+        expect(consumer.page.locator("#radius")).to_have_value("1000")
+        expect(consumer.page.locator("#place")).to_have_value(re.compile("^55.6"))
+        assert consumer.problems == []
 
 
 def test_the_circle_of_a_chosen_place_can_be_seen(browser: Browser, server: ConsoleServer):

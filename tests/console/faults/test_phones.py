@@ -20,13 +20,14 @@ from tests.console.people import (
 from tests.console.review import Review
 
 KEMI = (65.736319, 24.56372)
-TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA = (
+TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA, TORNIO = (
     (60.451813, 22.26663),
     (63.095089, 21.616458),
     (60.39317, 25.665074),
     (61.12875, 21.511127),
     (60.466667, 26.945833),
     (60.456624, 26.225077),
+    (65.848099, 24.146579),
 )
 ASKS_AT_A_PRESS = """(() => {
   const { geolocation } = navigator;
@@ -278,3 +279,33 @@ def test_of_two_phones_with_one_key_one_films_and_the_other_can_take_over(browse
         for phone in (first, second):
             phone.allowed += (r"404 \([\w ]+\) \S*/whip/",)
         review.done(consumer, operator)
+
+
+def test_a_phone_says_that_another_one_set_it_online_and_that_its_key_was_revoked(
+    browser: Browser, server: ConsoleServer
+):
+    review = Review()
+    with (
+        a_tab(browser, server.url, place=TORNIO) as operator,
+        a_tab(browser, server.url, PHONE, place=TORNIO) as first,
+        a_tab(browser, server.url, PHONE, place=TORNIO) as second,
+    ):
+        for phone in (first, second):
+            phone.allowed += (r"409 \([\w ]+\) \S*/location",)  # each is ahead of the other one's heartbeats at times
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        link = camera_link(operator)
+        come_online(first, link)
+        second.page.goto(link)
+        second.click("button:has-text('Go offline')")
+        first.shows("#changed-elsewhere", "offline")
+        review.look(first, "camera-set-offline", (PHONE,))
+        expect(second.page.locator("#changed-elsewhere")).to_have_count(0)
+        first.click("#go-online")
+        second.shows("#changed-elsewhere", "online")
+        expect(first.page.locator("#changed-elsewhere")).to_have_count(0)
+
+        second.allowed += (r"401 \(",)
+        body = {"statusCode": 401, "code": "REVOKED_API_KEY", "message": "API key revoked"}
+        second.page.route("**/location*", lambda route: route.fulfill(status=401, body=json.dumps(body)))
+        second.shows(".empty h1", "This link no longer works")
+        review.done(operator, first, second)

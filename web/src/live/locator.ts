@@ -53,8 +53,8 @@ export class Locator {
   constructor(
     private readonly client: Client,
     private readonly workspaceId: string,
-    /** Told that the workspace is suspended, at each heartbeat. */
-    private readonly onSuspended: (error: unknown) => void = () => undefined,
+    /** Told at each heartbeat that the workspace is suspended, or that its key is not valid any more. */
+    private readonly onRefused: (error: unknown) => void = () => undefined,
   ) {
     const last = remembered(this.name);
     this.accepted = last === null ? null : Number(last);
@@ -138,7 +138,7 @@ export class Locator {
       if (!(error instanceof ApiError) || error.status === 0 || error.status >= 500) this.isInDoubt = true;
       if (error instanceof ApiError && error.lastSequence !== undefined) this.renumber(error.lastSequence);
       else if (error instanceof ApiError && error.status === 400) this.queue.shift();
-      else if (isSuspension(error)) this.onSuspended(error);
+      else if (isSuspension(error) || (error instanceof ApiError && error.status === 401)) this.onRefused(error);
     } finally {
       this.isBusy = false;
       this.missed.value = this.queue.length;

@@ -19,6 +19,8 @@ export interface Scene {
   /** The place of the session or of the coverage, with its radius in metres. */
   fence: (Point & { radiusM: number }) | null;
   operator: (Point & { accuracyM: number }) | null;
+  /** Whether the reader is the operator. */
+  isOwn?: boolean;
   /** South-west corner of each cell with operators online. */
   cells: readonly { south: number; west: number; operators: number }[];
   cellDegrees: number;

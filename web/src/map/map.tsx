@@ -57,7 +57,7 @@ function DrawnMap({ scene, isSmall = false, everywhere = 0, isWide = false, ...h
 function Legend({ scene, hasCoverage, everywhere, isWide }: { scene: Scene; hasCoverage: boolean; everywhere: number; isWide: boolean }) {
   const marks: [string, Word, boolean][] = [
     ["fence", "legendArea", scene.fence !== null],
-    ["operator", "legendOperator", scene.operator !== null],
+    ["operator", scene.isOwn === true ? "legendYou" : "legendOperator", scene.operator !== null],
     ["cell", isWide && scene.cells.length === 0 ? "legendZoom" : "legendCells", hasCoverage],
   ];
   return (

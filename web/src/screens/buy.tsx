@@ -1,5 +1,5 @@
 // Ask for a view: where, how long, what it costs at most.
-import { signal, useSignal, type Signal } from "@preact/signals";
+import { useSignal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { ApiError, api, need, once, type Model } from "../api";
 import { requestSession } from "../chain/payment";
@@ -11,23 +11,14 @@ import { PlaceMap } from "../map/map";
 import { Banner, Button, Card, Countdown, Facts, Field, Icon, Page } from "../parts";
 import { PlaceField } from "../place/field";
 import { keepName } from "../place/names";
+import { DURATIONS, RADII, draftOf } from "../place/draft";
 import { chosenName, keepPlace, keptPlace, placeAt } from "../place/place";
 import { go, link } from "../router";
-import { funds, mayChange, notify, now, refreshFunds, report, shortfall, unpaidText, unpayable, workspace } from "../store";
+import { awaited, funds, mayChange, notify, now, refreshFunds, report, unpaidText, unpayable, workspace } from "../store";
 import { t } from "../strings";
 
-const DURATIONS = [60, 300, 600, 1800, 3600] as const;
 /** Without an open page of the console the server ends the view after this time. Pages that show the view renew it. */
 const LEASE_S = 60;
-const RADII = [100, 250, 500, 1000, 5000] as const;
-
-/** The request of a workspace as it was left, such as on the way to the wallet. */
-const draft = { of: "", duration: signal(300), radius: signal(500), instructions: signal("") };
-function draftOf(id: string): typeof draft {
-  if (draft.of !== id) [draft.of, draft.duration.value, draft.radius.value, draft.instructions.value] = [id, 300, 500, ""];
-  return draft;
-}
-
 /** Whether the steps of the start are done, so that only more of the same helps. */
 const isSetUp = (): boolean => BigInt(funds.value?.trackedBalance ?? "0") > 0n && BigInt(funds.value?.trackedAllowance ?? "0") > 0n;
 
@@ -127,7 +118,7 @@ export default function Buy() {
   const findMoney = (): void => {
     keepPlace(where.value);
     if (!isSetUp()) return go("start");
-    if (unpaid !== null) shortfall.value = { why: unpaid.why, amount: hold - unpaid.most };
+    awaited.value = hold;
     go("wallet");
   };
 

@@ -59,6 +59,10 @@ export default function Camera() {
   const identity = useSignal<Model["KeyIdentity"] | null>(null);
   const isRefused = useSignal(false);
   const client = useRef(makeClient(key ?? "")).current;
+  const leave = (): void => {
+    forget("cameraKey");
+    isRefused.value = true;
+  };
   const reading = useReading(async () => {
     if (key === null) return;
     try {
@@ -66,8 +70,7 @@ export default function Camera() {
       if (found.kind === "api_key") identity.value = found;
     } catch (error) {
       if (!(error instanceof ApiError && error.status === 401)) throw error;
-      forget("cameraKey");
-      isRefused.value = true;
+      leave();
     }
   }, []);
   useEffect(() => () => void (isSuspended.value = false), []); // of this key: the sign-in may be of another workspace
@@ -75,10 +78,18 @@ export default function Camera() {
   if (!isSecureContext) return <Empty isPage icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
   if (isRefused.value) return <Empty isPage icon="warn" title={t("cameraKeyGone")} text={t("cameraKeyRefused")} />;
   if (identity.value === null && isSuspended.value) return <Suspended again={async () => ((isSuspended.value = false), await reading.again())} />;
-  return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} />;
+  const tell = (error: unknown): void => (error instanceof ApiError && error.status === 401 ? leave() : report(error));
+  return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} report={tell} />;
 }
 
-function Filming({ client, apiKey, identity }: { client: Client; apiKey: string; identity: Model["KeyIdentity"] }) {
+interface FilmingProps {
+  client: Client;
+  apiKey: string;
+  identity: Model["KeyIdentity"];
+  /** Told what failed. */
+  report: (error: unknown) => void;
+}
+function Filming({ client, apiKey, identity, report }: FilmingProps) {
   const id = identity.workspaceId;
   const preview = useRef<HTMLVideoElement>(null);
   const media = useSignal<MediaStream | null>(null);
@@ -92,6 +103,9 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   const workspace = useSignal<Model["Workspace"] | null>(null);
   const job = useSignal<Session | null>(null);
   const meter = useSignal<Meter | null>(null);
+  /** What another device or page has set the workspace to, until somebody changes it here. */
+  const changedElsewhere = useSignal<"ONLINE" | "OFFLINE" | null>(null);
+  const isChanging = useRef(false);
   useTitle(identity.workspace.name);
   const isHidden = useSignal(document.hidden);
   const requestsTold = useSignal(0);
@@ -135,6 +149,9 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
 
   /** A suspension makes the workspace OFFLINE: ask which it is before either is shown. */
   async function learn(told: Model["Workspace"]): Promise<void> {
+    const [before, after] = [workspace.value?.availabilityState, told.availabilityState];
+    const isSwitch = before !== undefined && before !== after && before !== "BUSY" && after !== "BUSY";
+    if (isSwitch && !isChanging.current) changedElsewhere.value = after;
     try {
       workspace.value = told.availabilityState === "OFFLINE" ? await need(client.GET("/api/v1/workspaces/{id}", { params: { path: { id } } })) : told;
       isSuspended.value = false;
@@ -203,6 +220,17 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   }, [liveUrl.value]);
   useEffect(() => followSession(client, liveUrl.value === null ? null : (job.value?.id ?? null), apiKey, job, meter), [liveUrl.value]);
 
+  // The consumer extended the view.
+  const longest = useRef({ id: "", seconds: 0 });
+  useEffect(() => {
+    const { id: sessionId = "", maxDurationSeconds: seconds = 0 } = job.value ?? {};
+    const added = sessionId === longest.current.id ? seconds - longest.current.seconds : 0;
+    longest.current = { id: sessionId, seconds };
+    if (added <= 0) return;
+    chime();
+    notify("jobExtended", clock(added));
+  }, [job.value?.id, job.value?.maxDurationSeconds]);
+
   const fix = locator.value?.fix.value ?? null;
   // Neither video nor heartbeats get through: nobody receives what is filmed.
   const isConnected = online.value && sending.value === "sending" && (locator.value?.missed.value ?? 0) < MISSED_MAX;
@@ -219,7 +247,13 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
   // What is uncertain about the position is no reason to warn.
   const isAway = fix !== null && (distanceToArea(workspace.value, fix) ?? 0) > fix.accuracyMeters;
   const patch = async (body: { availabilityState?: "ONLINE" | "OFFLINE"; deviceKind?: "PHONE"; coverageLat?: number; coverageLng?: number; coverageRadiusMeters?: number }): Promise<void> => {
-    workspace.value = await need(client.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
+    isChanging.current = true;
+    try {
+      workspace.value = await need(client.PATCH("/api/v1/workspaces/{id}", { params: { path: { id } }, body }));
+      changedElsewhere.value = null;
+    } finally {
+      isChanging.current = false;
+    }
   };
   const goOnline = async (): Promise<void> => {
     if (fix === null) return;
@@ -284,6 +318,9 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       {locator.value?.isShared.value === true && !isElsewhere && (
         <div id="other-device"><Banner kind={liveUrl.value === null ? "info" : "bad"} icon="warn">{t(liveUrl.value === null ? "otherDeviceOnline" : "otherDevice")}</Banner></div>
       )}
+      {changedElsewhere.value === state && job.value?.state !== "LIVE" && !isSuspended.value && (
+        <div id="changed-elsewhere"><Banner kind="info" icon="camera">{t(state === "ONLINE" ? "setOnlineElsewhere" : "setOfflineElsewhere")}</Banner></div>
+      )}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
       {state === "ONLINE" && isAway && (
         <Banner kind="warn" icon="pin">
@@ -312,7 +349,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
       </div>
       <Card title={t("position")}>
         <p role="status" id="position">
-          {problem !== null ? t(problem) : (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
+          {problem !== null && isLocated ? t(problem) : problem !== null ? t("positionNone") : (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
         </p>
         {isInaccurate && <Banner kind="warn" icon="warn">{t("positionInaccurate")}</Banner>}
         {!isSuspended.value && (locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
@@ -322,6 +359,7 @@ function Filming({ client, apiKey, identity }: { client: Client; apiKey: string;
           ) : (
             <Button run={goOffline}>{t("goOffline")}</Button>
           ))}
+        {job.value?.state !== "LIVE" && !isSuspended.value && <p class="hint">{t("availabilityHint")}</p>}
       </Card>
     </>
   );
@@ -332,6 +370,12 @@ interface Point {
   lng: number;
 }
 const areaAround = ({ lat, lng }: Point, radiusM: number) => ({ coverageLat: lat, coverageLng: lng, coverageRadiusMeters: radiusM });
+
+/** Where the phone's own map shows a place: Android knows geo:, Apple's devices know their own maps. */
+function onMap({ requestedLat, requestedLng }: Session): string {
+  const at = `${requestedLat},${requestedLng}`;
+  return /iPhone|iPad|Macintosh/.test(navigator.userAgent) ? `https://maps.apple.com/?q=${at}` : `geo:${at}?q=${at}`;
+}
 
 /** Metres to the area that a workspace covers, below 0 inside; null without an area. */
 function distanceToArea(covering: Model["Workspace"] | null, { lat, lng }: Point): number | null {
@@ -365,6 +409,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
       scene={{
         fence: { lat: shown.requestedLat, lng: shown.requestedLng, radiusM: shown.radiusMeters },
         operator: fix === null ? null : { ...fix, accuracyM: fix.accuracyMeters },
+        isOwn: true,
         cells: [],
         cellDegrees: 0,
         isClose: true,
@@ -380,7 +425,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
       <Card title={t("jobTitle")} aside={shown.expiresAt !== null && <span class="dim"><Icon name="clock" /> <Countdown until={shown.expiresAt} /></span>}>
         <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
         <Facts rows={[
-          [t("place"), point(shown.requestedLat, shown.requestedLng)],
+          [t("place"), <a href={onMap(shown)}>{point(shown.requestedLat, shown.requestedLng)}</a>],
           ...(away === null ? [] : [[t("away"), metres(away)] as const]),
           [t("longest"), clock(shown.maxDurationSeconds)],
           [t("earnAtMost"), most],
@@ -410,6 +455,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
           [t("proved"), clock(shown.cleanSeconds)],
           [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))],
           [t("longest"), clock(shown.maxDurationSeconds)],
+          ...(shown.startedAt === null ? [] : [[t("timeLeft"), <Countdown until={Date.parse(shown.startedAt) + shown.maxDurationSeconds * 1000} />] as const]),
           ...(away === null ? [] : [[t("away"), metres(away)] as const]),
         ]} />
         <Confirm id="stop" question={t("stopAsk", { amount: usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps)) })} action={t("stopFilming")} run={stop}>{t("stopFilming")}</Confirm>

@@ -109,7 +109,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
             <li key={each.keyId}>
               <div class="list-main">
                 <strong>{each.label}</strong>
-                <small><code>{each.prefix}…</code> · {each.scopes.join(", ")}</small>
+                <small><code>{each.prefix}…</code> · ID <code title={each.keyId}>{short(each.keyId)}</code> · {each.scopes.join(", ")}</small>
                 {each.limits !== null && (
                   <small>
                     {listed([

@@ -10,7 +10,7 @@ import type { Signer } from "../chain/wallet";
 import { dateTime, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Empty, Facts, Field, Page, Unread, useReading } from "../parts";
 import { link } from "../router";
-import { canBuy, config, funds, isReturned, notify, refreshFunds, report, shortfall } from "../store";
+import { awaited, canBuy, config, funds, isReturned, notify, refreshFunds, report, unpaidText, unpayable } from "../store";
 import { t, type Word } from "../strings";
 import { Statements } from "./statements";
 
@@ -26,15 +26,13 @@ export default function Wallet() {
   useEffect(() => {
     refreshFunds().catch(report);
     const timer = setInterval(() => document.hidden || void refreshFunds().catch(() => undefined), FUNDS_EVERY_MS);
-    return () => (clearInterval(timer), (shortfall.value = null));
+    return () => (clearInterval(timer), (awaited.value = null));
   }, []);
   const shown = funds.value;
   if (shown === null) return <Page title={t("navWallet")}><Empty icon="wallet" title={t("noWallet")} text={t("noWalletText")} /></Page>;
   return (
     <Page title={t("navWallet")} lead={shown.walletAddress}>
-      {shortfall.value !== null && (
-        <Banner kind="info" icon="wallet">{t("requestMissing", { amount: usdc(shortfall.value.amount) })} <a id="to-request" href={link("buy")}>{t("backToRequest")}</a></Banner>
-      )}
+      {awaited.value !== null && <Awaited cost={awaited.value} />}
       {canBuy.value || BigInt(shown.trackedAllowance) > 0n ? (
         <div class="columns">
           <Spendable shown={shown} />
@@ -46,6 +44,16 @@ export default function Wallet() {
       <Statements />
       <Ledger />
     </Page>
+  );
+}
+
+/** What the request that led here lacks, or that nothing is missing any more. */
+function Awaited({ cost }: { cost: bigint }) {
+  const unpaid = unpayable(cost, cost);
+  return (
+    <Banner kind={unpaid === null ? "good" : "info"} icon={unpaid === null ? "check" : "wallet"}>
+      {unpaid === null ? t("requestPayable") : `${t("requestMissing", { amount: usdc(cost - unpaid.most) })} ${unpaidText(unpaid)}`} <a id="to-request" href={link("buy")}>{t("backToRequest")}</a>
+    </Banner>
   );
 }
 
@@ -81,9 +89,10 @@ const Received = ({ shown }: { shown: Model["Wallet"] }) => (
 
 /** An allowance that is enough for the request which led here, in whole cents; nothing if it is not what is missing. */
 function suggested(allowance: bigint): string {
-  const wanted = shortfall.peek();
-  if (wanted?.why !== "allowance") return "";
-  const cents = (allowance + wanted.amount + 9_999n) / 10_000n;
+  const cost = awaited.peek() ?? 0n;
+  const unpaid = unpayable(cost, cost);
+  if (unpaid?.why !== "allowance") return "";
+  const cents = (allowance + cost - unpaid.most + 9_999n) / 10_000n;
   return `${cents / 100n}.${String(cents % 100n).padStart(2, "0")}`;
 }
 

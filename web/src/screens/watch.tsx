@@ -14,6 +14,7 @@ import { REASONS, wordOf } from "../live/reasons";
 import { reopenedBy } from "../live/reopened";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Field, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
+import { draftAgain } from "../place/draft";
 import { nameOfPlace, placeOf, titleOf } from "../place/names";
 import { link, place } from "../router";
 import { config, mayChange, notify, now, refreshFunds, report, tell, told, unpaidText, unpayable, workspace, type Session } from "../store";
@@ -81,6 +82,10 @@ export default function Watch() {
   if (shown === null) return <Unread isPage {...reading} />;
   const isConsumer = shown.consumerWorkspaceId === workspace.value?.id;
   const mayAct = isConsumer && mayChange.value;
+  const close = (taken: Still | Clip): void => {
+    snapshots.value = snapshots.value.filter((each) => each !== taken);
+    URL.revokeObjectURL(taken.url);
+  };
   const wish = shown.instructions ?? "";
   return (
     <Page
@@ -99,7 +104,7 @@ export default function Watch() {
           )}
           {wish.length > TITLE_MAX && <p class="wish">{wish}</p>}
           {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
-          {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} /> : <Snapshot key={each.url} session={shown} still={each} />)}
+          {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}
           {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
         </div>
         <div class="stack">
@@ -166,7 +171,7 @@ function Waiting({ session, mayAct }: { session: Session; mayAct: boolean }) {
     <div class="stage">
       <Empty icon={session.state === "ENDED" ? "check" : "clock"} title={t(session.state === "ENDED" ? "ended" : "notStarted")} text={endingOf(session, workspace.value?.id)}>
         <div class="row centre">
-          {session.state === "ENDED" ? <a id="to-receipt" class="button main" href={link("receipt", session.id)}>{t("seeReceipt")}</a> : <a class="button main" href={link("buy")}>{t("askAgain")}</a>}
+          {session.state === "ENDED" ? <a id="to-receipt" class="button main" href={link("receipt", session.id)}>{t("seeReceipt")}</a> : <a id="ask-again" class="button main" href={link("buy")} onClick={() => draftAgain(session)}>{t("askAgain")}</a>}
         </div>
       </Empty>
     </div>
@@ -217,19 +222,26 @@ function Screen({ session, charged, url, isServerAway, snapshots }: ScreenProps)
   );
 }
 
+const Taken = ({ url, name, close }: { url: string; name: string; close: () => void }) => (
+  <div class="row">
+    <a class="button" href={url} download={name}><Icon name="download" />{t("download")}</a>
+    <Button kind="quiet" run={close}>{t("close")}</Button>
+  </div>
+);
+
 /** A picture that the user took. It stays on the page when the session is over. */
-const Snapshot = ({ session, still }: { session: Session; still: Still }) => (
-  <Card title={t("snapshot")} aside={<a class="button" href={still.url} download={`sightline-${session.id.slice(0, 8)}-${still.sequence}.jpg`}><Icon name="download" />{t("download")}</a>}>
+const Snapshot = ({ session, still, close }: { session: Session; still: Still; close: () => void }) => (
+  <Card title={t("snapshot")} aside={<Taken url={still.url} name={`sightline-${session.id.slice(0, 8)}-${still.sequence}.jpg`} close={close} />}>
     <img class="snapshot" src={still.url} alt={t("stillOf", { time: timeOf(still.capturedAt) })} />
     <Facts rows={[[t("capturedAt"), timeOf(still.capturedAt)], [t("capturedWhere"), positionOf(still.location)]]} />
   </Card>
 );
 
 /** A video of the last seconds that the user saved. It stays on the page when the session is over. */
-const SavedClip = ({ session, saved }: { session: Session; saved: Clip }) => {
+const SavedClip = ({ session, saved, close }: { session: Session; saved: Clip; close: () => void }) => {
   const name = `sightline-${session.id.slice(0, 8)}-${saved.capturedTo.replace(/[:.]/g, "-")}.${saved.video.type === "video/webm" ? "webm" : "mp4"}`;
   return (
-    <Card title={t("clipOf", { time: timeOf(saved.capturedTo) })} aside={<a class="button" href={saved.url} download={name}><Icon name="download" />{t("download")}</a>}>
+    <Card title={t("clipOf", { time: timeOf(saved.capturedTo) })} aside={<Taken url={saved.url} name={name} close={close} />}>
       <video class="snapshot" src={saved.url} controls muted playsInline aria-label={t("clipOf", { time: timeOf(saved.capturedTo) })} />
       <Facts rows={[[t("capturedAt"), `${timeOf(saved.capturedFrom)} – ${timeOf(saved.capturedTo)}`], [t("capturedWhere"), positionOf(saved.location)]]} />
     </Card>
@@ -322,7 +334,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
           <Button id="extend" disabled={unpaid !== null} run={async () => tell(await extendSession(session.id, moreS))}>{t("extend", { amount: usdc(more) })}</Button>
         </div>
       )}
-      <p class="hint">{t("provedHint")}</p>
+      <p class="hint">{t("provedHint")} {isLive && t("timeLeftHint")}</p>
     </Card>
   );
 }
