@@ -159,6 +159,7 @@ class ShownVideo:
             return FrameMissing(reason=FrameMissingReason.NOT_DECODED)
         age_ms = self.clock.now_ms() - frame.received_at_ms
         if age_ms > query.max_age_ms:
+            self.missed.set()
             return FrameMissing(reason=FrameMissingReason.STALE, sequence=frame.sequence)
         if not self._is_newer(ref, query):
             return FrameMissing(reason=FrameMissingReason.NOT_NEWER, sequence=frame.sequence, is_lost=ref in self._lost)

@@ -1,5 +1,6 @@
 """`sightline sessions`: what the HTTP interface lists, as a table or as JSON lines."""
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -20,6 +21,14 @@ async def request(world: World, consumer: Party) -> str:
     """Request a session, later than the one before."""
     world.clock.advance(1)
     return str(data_of(await consumer.key.post("/api/v1/sessions", BERLIN | {"maxDurationSeconds": 60}))["id"])
+
+
+async def show_frames(world: World, session_id: str) -> None:
+    """Show a new frame whenever one is asked for and the newest is too old: a process may take seconds to start."""
+    for sequence in itertools.count(1):
+        world.video.missed = trio.Event()
+        world.video.show(session_id, sequence)
+        await world.video.missed.wait()
 
 
 async def test_json_is_what_the_http_interface_lists_one_session_a_line() -> None:
@@ -95,8 +104,11 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
         extended = await sightline(world, consumer, "extend", waiting)
         refused = await sightline(world, consumer, "frames", waiting)
         session_id = (await world.live(consumer, operator))["id"]
-        world.video.show(session_id, 1)
-        done = await sightline(world, consumer, "frames", session_id, "--count", "1", "--out", str(tmp_path / "out"))
+        async with trio.open_nursery() as showing:
+            showing.start_soon(show_frames, world, session_id)
+            command = ("frames", session_id, "--count", "1", "--out", str(tmp_path / "out"))
+            done = await sightline(world, consumer, *command)
+            showing.cancel_scope.cancel()
         state = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"]
         narrow = await sightline(world, consumer, "frames", session_id, "--width", "4")
     assert "The session is REQUESTED: wait until it is LIVE" in told.stderr
@@ -117,7 +129,6 @@ async def test_frames_of_a_session_that_its_operator_ends_stop_with_the_reason(t
         said = []
         for flags in ((), ("--json",)):
             session_id = (await world.live(consumer, operator))["id"]
-            world.video.show(session_id, 1)
 
             async def end_after_a_frame(session_id: str, saved: trio.Path) -> None:
                 while not await saved.exists():
@@ -127,7 +138,9 @@ async def test_frames_of_a_session_that_its_operator_ends_stop_with_the_reason(t
             async with trio.open_nursery() as nursery:
                 out = tmp_path / session_id
                 nursery.start_soon(end_after_a_frame, session_id, trio.Path(out))
+                nursery.start_soon(show_frames, world, session_id)
                 done = await sightline(world, consumer, "frames", session_id, "--out", str(out), *flags)
+                nursery.cancel_scope.cancel()
             assert done.returncode == 0
             said.append((session_id, done.stderr.splitlines()[-1]))
     assert said[0][1] == f"Session {said[0][0]} has ended: the operator ended it."
