@@ -129,3 +129,19 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
 def test_the_price_of_a_view_is_named_beside_the_limit() -> None:
     asked = question(1, 2, 60, usdc("0.5"), usdc("0.07128"))
     assert asked.endswith("for up to 60 s, for up to 0.07128 USDC at this price; your limit is 0.5 USDC?")
+
+
+async def test_a_quote_for_fewer_seconds_is_named_with_both_numbers() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        async with agent_of(world, consumer) as client:
+            quote_id = (await client.call_tool("check_place", PLACE)).structured_content["quoteId"]
+            wish: dict[str, Any] = PLACE | {"quote_id": quote_id, "max_charge_usdc": "5"}
+            missing = await refusal(client, "request_view", **{name: wish[name] for name in wish if name != "seconds"})
+            assert missing == "INVALID_ARGUMENT: seconds: is missing"
+            longer = await refusal(client, "request_view", **wish | {"seconds": 300})
+            assert longer.startswith("INVALID_ARGUMENT: the quote is for 60 s; this request is for 300 s.")
+        async with agent_of(world, consumer) as other:  # a process that does not know the quote
+            said = await refusal(other, "request_view", **wish | {"seconds": 300})
+            assert said.startswith("INVALID_INPUT (pricing:quoteMismatch): The quote is for 60 s at ")
+            assert said.endswith("Get a quote for what is requested, or request what the quote is for.")

@@ -44,6 +44,7 @@ NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
 NEXT_STEPS: Mapping[str, str] = {
     "pricing:quoteConsumed": NEW_QUOTE,
     "pricing:quoteExpired": NEW_QUOTE,
+    "pricing:quoteMismatch": "Get a quote for what is requested, or request what the quote is for.",
     "auth:credential": "Check key= or SIGHTLINE_API_KEY: this server does not know it; `sightline login` mints a key.",
     "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
     "session:funds": "Deposit USDC; without escrow, give the settlement contract an allowance for it too.",

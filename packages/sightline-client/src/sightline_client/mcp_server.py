@@ -36,7 +36,7 @@ from sightline_client.errors import (
     UnavailableError,
 )
 from sightline_client.frame import Frame
-from sightline_client.models import Session, SessionState, SettlementState
+from sightline_client.models import Quote, Session, SessionState, SettlementState
 from sightline_client.money import MicroUsdc
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import async_finish
@@ -120,6 +120,7 @@ Seconds = Annotated[
     int,
     Field(ge=1, le=14_400, description="Longest duration of the view; it may be ended earlier, and costs less then"),
 ]
+SameSeconds = Annotated[int, Field(ge=1, le=14_400, description="The same as for check_place")]
 QuoteId = Annotated[str, Field(description="quoteId of check_place for the same place and seconds; for one view")]
 Instructions = Annotated[str | None, Field(max_length=500, description="What the operator shall film")]
 Line = Annotated[str, Field(min_length=1, max_length=200, description="One short line, in the operator's language")]
@@ -201,8 +202,8 @@ class Tools:
         """
         self._connect = connect
         self._is_only_process = is_only_process
-        self._rates: OrderedDict[str, MicroUsdc] = OrderedDict()
-        """Price of a second by id of the newest quotes that this process gave."""
+        self._quotes: OrderedDict[str, Quote] = OrderedDict()
+        """The newest quotes that this process gave, by id."""
 
     async def check_place(self, lat: Lat, lng: Lng, ctx: Ctx, seconds: Seconds = 300) -> PlaceAnswer:
         """Get the price of a view of a place, and how many operators are there now. Costs nothing.
@@ -211,19 +212,27 @@ class Tools:
         """
         async with self._connect(ctx) as sl:
             quote = await sl.quote(lat, lng, seconds=seconds)
-        self._rates[quote.quote_id] = quote.rate_per_second_micro_usdc
-        if len(self._rates) > QUOTES_KEPT:
-            self._rates.popitem(last=False)
+        self._quotes[quote.quote_id] = quote
+        if len(self._quotes) > QUOTES_KEPT:
+            self._quotes.popitem(last=False)
         return PlaceAnswer.of(quote)
 
     def require_within(self, limit: MicroUsdc, quote_id: str, seconds: int) -> None:
-        """Raise ToolError if the price of a view is above the limit.
+        """Raise ToolError if the price of a view is above the limit, or if its quote is for fewer seconds.
 
         So no user approves what cannot happen. Quotes of other processes are not known here: the server compares again
         when the session is created.
         """
-        rate = self._rates.get(quote_id)
-        if rate is not None and rate * seconds > limit:
+        quote = self._quotes.get(quote_id)
+        if quote is None:
+            return
+        if seconds > quote.duration_seconds:
+            raise ToolError(
+                f"INVALID_ARGUMENT: the quote is for {quote.duration_seconds} s; this request is for {seconds} s. "
+                f"Nothing was requested. Pass seconds {quote.duration_seconds}, or call check_place with {seconds}."
+            )
+        rate = quote.rate_per_second_micro_usdc
+        if rate * seconds > limit:
             raise above_limit(seconds, limit, rate)
 
     def price_to_name(self, quote_id: str, seconds: int) -> MicroUsdc | None:
@@ -231,8 +240,8 @@ class Tools:
 
         The answer to a question counts only for the same words: a process that does not know the price would ask again.
         """
-        rate = self._rates.get(quote_id) if self._is_only_process else None
-        return None if rate is None else MicroUsdc(rate * seconds)
+        quote = self._quotes.get(quote_id) if self._is_only_process else None
+        return None if quote is None else MicroUsdc(quote.rate_per_second_micro_usdc * seconds)
 
     async def is_used(self, quote_id: str, ctx: Ctx) -> bool:
         """Whether one of the newest sessions is that of the quote, so that another one cannot be bought with it."""
@@ -640,7 +649,7 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
     """Put the question to the user in front of `Tools.request_view`."""
 
     async def approval(
-        lat: Lat, lng: Lng, quote_id: QuoteId, max_charge_usdc: MaxCharge, seconds: Seconds, ctx: Ctx
+        lat: Lat, lng: Lng, quote_id: QuoteId, max_charge_usdc: MaxCharge, seconds: SameSeconds, ctx: Ctx
     ) -> Approval | Elicit[Approval]:
         limit, confirm = limit_of(max_charge_usdc), confirm_of(ctx)
         if not _is_id(quote_id):
@@ -656,11 +665,11 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
     async def request_view(
         lat: Lat,
         lng: Lng,
+        seconds: SameSeconds,
         quote_id: QuoteId,
         max_charge_usdc: MaxCharge,
         ctx: Ctx,
         answer: Annotated[ElicitationResult[Approval], Resolve(explained(approval))],
-        seconds: Seconds = 300,
         instructions: Instructions = None,
     ) -> SessionAnswer:
         """Request live video, and wait up to 20 s until it is live. Spends money while it is live, until end_session.
