@@ -47,6 +47,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "pricing:quoteMismatch": "Get a quote for what is requested, or request what the quote is for.",
     "auth:credential": "Check key= or SIGHTLINE_API_KEY: this server does not know it; `sightline login` mints a key.",
     "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
+    "session:consent": "Sign the terms again; `sightline mandate` shows the workspace's mandate, or sets another one.",
     "session:funds": "Deposit USDC; without escrow, give the settlement contract an allowance for it too.",
     "wallet:unpaid": "`sightline approve` gives the allowance. The charge is then paid by itself.",
     "clip:off": "Fetch frames instead.",
@@ -153,8 +154,8 @@ class InsufficientCreditError(ApiError):
         if self.detail == "session:consent":
             return (
                 "To sign, pass the wallet of the key's workspace as payer=LocalWallet.from_key(...) to view(); for a "
-                "command, set SIGHTLINE_WALLET_KEY to its private key. What has no wallet, such as an MCP host, needs "
-                "the mandate."
+                "command, set SIGHTLINE_WALLET_KEY to its private key. `sightline mandate --per-session 1 --per-day "
+                "10` gives the workspace a mandate, under which its API keys buy without the wallet."
             )
         if self.detail == "apiKey:spendLimit":
             return "Use a key with higher limits, or request fewer seconds."

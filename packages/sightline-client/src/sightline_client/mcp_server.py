@@ -28,15 +28,18 @@ from sightline_client.errors import (
     ApiError,
     ConflictError,
     FrameNotAvailableError,
+    InsufficientCreditError,
     InvalidArgumentError,
     InvalidStateError,
     MissingExtraError,
+    NotAuthorizedError,
+    NotFoundError,
     OutcomeUnknownError,
     SightlineError,
     UnavailableError,
 )
 from sightline_client.frame import Frame
-from sightline_client.models import Quote, Session, SessionState, SettlementState
+from sightline_client.models import Quote, Session, SessionState, SettlementState, StoredMandate
 from sightline_client.money import MicroUsdc
 from sightline_client.retry import NO_OPERATOR
 from sightline_client.runtime import async_finish
@@ -53,6 +56,7 @@ try:
 
     from sightline_client.mcp_answers import (
         ANOTHER_VIEW,
+        NO_MANDATE,
         NOTHING_ADDED,
         VERIFY_AGAIN,
         PlaceAnswer,
@@ -102,6 +106,7 @@ FIRST_WITHIN_S: Final = 15.0
 """How long a call waits for the first frame or video of a view."""
 ID_LENGTH: Final = 36
 """Length of a UUID as the interface writes it; `uuid.UUID` takes other forms too."""
+NO_CONSENT: Final = "session:consent"
 MISMATCH: Final = "idempotency:mismatch"
 WIDTH: Final = 768
 WIDTH_MAX: Final = 1568
@@ -185,6 +190,8 @@ def _is_id(text: str) -> bool:
 
 def _named(error: SightlineError) -> str:
     """Begin with a code, as the errors that the tools word themselves do."""
+    if isinstance(error, InsufficientCreditError) and error.detail == NO_CONSENT:
+        return f"{error.code} ({error.detail}): {NO_MANDATE}"
     if isinstance(error, ApiError):
         said = str(error).removeprefix(f"{error.status} ")
         return f"{said} {ANOTHER_VIEW}" if error.state is not None and SessionState(error.state).is_over else said
@@ -405,10 +412,25 @@ class Tools:
             return SessionAnswer.of(await _close(sl, session_id))
 
     async def wallet(self, ctx: Ctx) -> WalletAnswer:
-        """Read the funds of the workspace in USDC. A new view can cost at most `availableUsdc`."""
+        """Read the funds of the workspace in USDC. A new view can cost at most `availableUsdc`.
+
+        Where the service holds payments in escrow, the API key buys only under a mandate: `mandate...` are its limits.
+        """
         async with self._connect(ctx) as sl:
             wallet = await sl.wallet.get()
-        return WalletAnswer.of(wallet)
+            if not (await sl.config()).is_escrow:
+                return WalletAnswer.of(wallet)
+            return WalletAnswer.of(wallet).under(await _mandate(sl))
+
+    async def require_payable(self, ctx: Ctx) -> None:
+        """Raise ToolError if payments are held in escrow and the workspace has no mandate: nobody can sign here."""
+        async with self._connect(ctx) as sl:
+            try:
+                is_payable = not (await sl.config()).is_escrow or await _mandate(sl) is not None
+            except NotAuthorizedError:
+                return  # the key may not read the wallet: the server decides when the session is created
+        if not is_payable:
+            raise ToolError(f"INSUFFICIENT_CREDIT ({NO_CONSENT}): {NO_MANDATE} Nothing was requested.")
 
     async def verify_receipt(self, session_id: SessionId, ctx: Ctx) -> ReceiptAnswer:
         """Compute the charge of a session that is over from its recorded events, and look the payment up on the chain.
@@ -499,6 +521,14 @@ def require_extensible(session: Session, limit: MicroUsdc, seconds: int) -> bool
     if session.rate_per_second_micro_usdc * seconds > limit:
         raise above_limit(seconds, limit, session.rate_per_second_micro_usdc, is_extension=True)
     return True
+
+
+async def _mandate(sl: AsyncSightline) -> StoredMandate | None:
+    """Return the mandate of the workspace, if it has one."""
+    try:
+        return await sl.wallet.mandate()
+    except NotFoundError:
+        return None
 
 
 async def _created(
@@ -660,6 +690,8 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
         if wants_answer(confirm, ctx) and await tools.is_used(quote_id, ctx):
             return Approval(approve=True)  # nothing is bought: the server answers with the session, or refuses
         tools.require_within(limit, quote_id, seconds)
+        if wants_answer(confirm, ctx):
+            await tools.require_payable(ctx)
         return ask(confirm, ctx, question(lat, lng, seconds, limit, tools.price_to_name(quote_id, seconds)))
 
     async def request_view(
