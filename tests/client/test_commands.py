@@ -91,8 +91,9 @@ def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any
     assert "No operator was available at -33.86, 151.2 within 6 s." in last
     assert "--wait" in last
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), "--json", code=1)
-    named, error = map(json.loads, said.splitlines())
+    named, waits, error = map(json.loads, said.splitlines())
     assert list(named) == ["sessionId"]
+    assert waits == {"warning": first}
     assert error["code"] == "NoOperatorError", "under --json stderr has JSON alone"
 
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import trio
 from mcp import Client
 
@@ -124,6 +125,20 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
             assert said.count("INVALID_STATE") == 1
             said = await refusal(client, "get_frame", session_id="abc")
             assert said.startswith("INVALID_ARGUMENT: session_id 'abc' is not the id of a view. Pass the sessionId")
+
+
+async def test_a_view_that_waits_for_an_operator_not_seen_lately_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sightline_client.mcp_server.POLL_S", 0.01)
+    monkeypatch.setattr("sightline_client.mcp_server.LIVE_WITHIN_S", 1.0)
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()  # its device was never seen
+        async with agent_of(world, consumer) as client:
+            quote_id = (await client.call_tool("check_place", PLACE)).structured_content["quoteId"]
+            wish = PLACE | {"quote_id": quote_id, "max_charge_usdc": "5"}
+            waiting = (await client.call_tool("request_view", wish)).structured_content
+            assert waiting["state"] == "ASSIGNED"
+            assert waiting["nextStep"].startswith("Its device has not been seen lately, ")
 
 
 def test_the_price_of_a_view_is_named_beside_the_limit() -> None:

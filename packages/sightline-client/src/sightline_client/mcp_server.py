@@ -41,7 +41,7 @@ from sightline_client.errors import (
 from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SessionState, SettlementState, StoredMandate
 from sightline_client.money import MicroUsdc
-from sightline_client.retry import NO_OPERATOR
+from sightline_client.retry import NO_OPERATOR, UNSEEN
 from sightline_client.runtime import async_finish
 from sightline_client.wording import in_words
 
@@ -279,7 +279,10 @@ class Tools:
                 f"{session.charged_micro_usdc.usdc} USDC. For another view call check_place again: a quote is for one "
                 "session."
             )
-        return SessionAnswer.of(session)
+        answer, quote = SessionAnswer.of(session), self._quotes.get(quote_id)
+        if session.state == SessionState.ASSIGNED and quote is not None and quote.available_operators == 0:
+            return answer.model_copy(update={"next_step": f"{UNSEEN} {answer.next_step}"})
+        return answer
 
     async def get_frame(
         self,

@@ -60,16 +60,19 @@ KEY_SCOPES: Final = (
 
 
 @contextmanager
-def one_line_errors(*, as_json: bool = False, names_sessions: bool = False) -> Iterator[None]:
+def one_line_errors(
+    *, as_json: bool = False, names_sessions: bool = False, says_reconnected: bool = False
+) -> Iterator[None]:
     """Print an error of the client, or of a file, as one line of text or JSON on stderr, and exit with 1.
 
-    With `names_sessions`, a session that a view requests is named there too, and that it has an operator.
+    With `names_sessions`, a session that a view requests is named there too, and that it has an operator. With
+    `says_reconnected`, so is that a server answers again.
     The exit code is 2, as for a wrong command line, if the server cannot take a value.
     """
     from sightline_client.errors import SightlineError
 
     try:
-        with _warnings(as_json=as_json, names_sessions=names_sessions):
+        with _warnings(as_json=as_json, names_sessions=names_sessions, says_reconnected=says_reconnected):
             yield
     except (SightlineError, ValueError, OSError) as error:
         said = _file_error(error) if isinstance(error, OSError) else in_words_of_commands(str(error))
@@ -96,11 +99,8 @@ def _file_error(error: OSError) -> str:
 
 
 @contextmanager
-def _warnings(*, as_json: bool, names_sessions: bool) -> Iterator[None]:
-    """Print the client's warnings on stderr in the words of commands.
-
-    As JSON lines, only that a server is not reached, and not the warnings of other waits.
-    """
+def _warnings(*, as_json: bool, names_sessions: bool, says_reconnected: bool) -> Iterator[None]:
+    """Print the client's warnings on stderr in the words of commands, or as JSON lines."""
     from sightline_client.runtime import REQUESTED_SESSION
 
     class Line(logging.Handler):
@@ -111,13 +111,15 @@ def _warnings(*, as_json: bool, names_sessions: bool) -> Iterator[None]:
                 typer.echo(text, err=True)
             elif session_id is not None:
                 typer.echo(json.dumps({"sessionId": session_id}), err=True)
-            elif record.name == transport.name:
+            elif record.levelno >= logging.WARNING:
                 typer.echo(json.dumps({"warning": text}), err=True)
+            elif record.name == transport.name:
+                typer.echo(json.dumps({"info": text}), err=True)
 
     package, transport = logging.getLogger("sightline_client"), logging.getLogger("sightline_client.transport")
     levels = package.level, transport.level
     package.setLevel(logging.INFO if names_sessions else logging.WARNING)
-    transport.setLevel(logging.WARNING)
+    transport.setLevel(logging.INFO if says_reconnected else logging.WARNING)
     before, propagated = package.handlers[:], package.propagate
     package.handlers[:], package.propagate = [Line()], False
     try:

@@ -21,7 +21,7 @@ from sightline_client.commands.options import (
     choice_option,
     usdc_option,
 )
-from sightline_client.commands.printing import end_text, print_value, time_text
+from sightline_client.commands.printing import end_text, print_value, print_warning, time_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def request(
     """
     from sightline_client.errors import NoOperatorError, UnavailableError
     from sightline_client.escrow import sign_payment
-    from sightline_client.retry import NO_OPERATOR
+    from sightline_client.retry import NO_OPERATOR, UNSEEN
 
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         quote, config = sl.quote(lat, lng, seconds=seconds), sl.config()
@@ -142,6 +142,8 @@ def request(
             cost = f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC."
             runs = f"It runs until `sightline end {session.id}`; `sightline frames` saves its frames."
             typer.echo(f"{cost} {runs}", err=True)
+        if quote.available_operators == 0:
+            print_warning(UNSEEN, as_json)
     print_value(session, as_json, session.id)
 
 

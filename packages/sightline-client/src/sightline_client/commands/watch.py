@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 PANEL: Final = "Watch"
 """Heading of `sightline --help`."""
 
+RESUMES_S: Final = 900.0
+"""How long `listen` tries to connect again: longer than a restart of a server takes."""
+
 app = typer.Typer()
 keys_app = typer.Typer(no_args_is_help=True, help="Manage the API keys of a workspace. Needs SIGHTLINE_WALLET_KEY.")
 
@@ -546,11 +549,13 @@ def listen(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print events as they happen, until Ctrl-C. Resumes after a lost connection.
+    """Print events as they happen, until Ctrl-C. After a lost connection, tries for 15 minutes to resume.
 
     With --forward-to each event is sent once, as a webhook endpoint would get it.
     """
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    from sightline_client.retry import RetryPolicy
+
+    with one_line_errors(as_json=as_json, says_reconnected=True), client(api, needs_key=True) as sl:
         if session_id is not None:
             stream = sl.sessions.events(session_id)
         else:
@@ -558,6 +563,8 @@ def listen(
         take = _printing() if forward_to is None else _forwarding(sl, forward_to, secret, as_json)
         with stream as events:
             for event in events:
+                # From the first event on: a server that is not reached at the start is given up sooner.
+                sl.transport.retry = RetryPolicy(attempts=1_000, budget_s=RESUMES_S)
                 take(event, as_json)
                 sys.stdout.flush()
 
