@@ -63,7 +63,7 @@ async def test_a_second_signup_with_a_wallet_names_its_workspace_and_a_wrong_slu
         f"This wallet has the workspace {made['slug']} already. `sightline login --workspace {made['slug']}` mints a "
         "key for it; --slug names another workspace.\n"
     )
-    assert "The slug is taken" in taken.stderr
+    assert "The slug is taken: choose another one with --slug." in taken.stderr
     assert "slug: must be 3 to 32 lowercase letters, digits and hyphens" in wrong.stderr
     assert "pattern" not in wrong.stderr
 

@@ -50,7 +50,7 @@ async def test_the_table_has_id_state_place_time_and_charge_newest_first() -> No
     assert title.split() == ["id", "state", "place", "created", "charge", "in", "USDC", *["why", "it", "is", "over"]]
     assert first.split() == [newer, "REQUESTED", "52.52,", "13.405", f"{created[:19]}Z", "0"]
     assert second.split()[:2] == [older, "CANCELLED"]
-    assert second.endswith("  the consumer cancelled it")
+    assert second.endswith("  withdrawn before anybody filmed")
     assert title.index("created") == first.index(created[:19]) == second.index(created[:10])
 
 

@@ -3,9 +3,11 @@
 import json
 import logging
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -42,12 +44,14 @@ _WORDS: Final = (
     (r"\bCall sessions\.end\('[^']*'\), or run\b", "Run"),
     (r"\bLeave its view, or call sessions\.end\('[^']*'\); (`sightline end [^`]*`) on the command line\b", r"Run \1"),
     (r"\(operator_wait_s; (`sightline watch --wait`)\)", r"(\1)"),
+    (r": choose another slug\b", ": choose another one with --slug"),
     (r"\(rpc=\)", "(--rpc-url)"),
     (r"\bwhere the quote has available_operators \(`sightline quote`\)", "where `sightline quote` counts an operator"),
     (r"\bpass the wallet of the key's workspace as payer=.* set (SIGHTLINE_WALLET_KEY) to its private key\b",
      r"set \1 to the private key of the workspace's wallet"),
 )  # fmt: skip
 """What errors of the client say for a Python program, and what that is for a command."""
+PROBE_S: Final = 1.0
 KEY_SCOPES: Final = (
     "sessions:read",
     "sessions:create",
@@ -194,8 +198,9 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
 
     Raises:
         ValueError: `needs_key`, and there is no API key.
+        NotReachedError: No server is named, and the default address refuses connections.
     """
-    from sightline_client import Sightline
+    from sightline_client import DEFAULT_URL, Sightline
 
     settings = load_client_settings()
     if needs_key and not settings.api_key:
@@ -203,7 +208,22 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
             f"SIGHTLINE_API_KEY is not set. Set it, or write api_key under [client] in {default_path()}. "
             "`sightline signup` creates a key, `sightline login` one for an existing wallet."
         )
+    if not url and not settings.url:
+        _require_running(DEFAULT_URL)
     return Sightline(url or settings.url, settings.api_key)
+
+
+def _require_running(default_url: str) -> None:
+    """Refuse the default address at once if nothing listens there: most often the variable was forgotten."""
+    from sightline_client.errors import NotReachedError
+
+    parts = urlsplit(default_url)
+    try:
+        socket.create_connection((str(parts.hostname), parts.port or 80), PROBE_S).close()
+    except ConnectionRefusedError as error:
+        raise NotReachedError(default_url, str(error), is_default=True) from error
+    except OSError:
+        pass  # the call itself will say what is wrong
 
 
 def paying_wallet(config: "ChainConfig") -> "LocalWallet | None":

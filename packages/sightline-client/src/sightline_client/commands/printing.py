@@ -47,7 +47,7 @@ ENDED: Final = {
     "MEDIA_LOST": "the operator's device sent no video for too long",
     "FUNDS_LOST": "its wallet could no longer pay for it",
     "CONSUMER_LOST": "the consumer's program asked for nothing for too long",
-    "CONSUMER_CANCELLED": "the consumer cancelled it",
+    "CONSUMER_CANCELLED": "withdrawn before anybody filmed",
     "OPERATOR_CANCELLED": "the operator cancelled it",
     "WAIT_TIMEOUT": "no operator accepted it in time",
     "START_TIMEOUT": "no operator started it in time",
