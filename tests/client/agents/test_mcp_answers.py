@@ -121,8 +121,11 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
             assert "check_place" in ended["nextStep"]
             said = await refusal(client, "get_frame", session_id=session_id)
             assert said.startswith("INVALID_STATE (session:notLive): ")
-            assert said.endswith("For another view call check_place.")
+            assert said.endswith(": the view is ENDED: the consumer ended it. For another view call check_place.")
             assert said.count("INVALID_STATE") == 1
+            said = await refusal(client, "tell_operator", session_id=session_id, text="turn left")
+            assert said.endswith(". For another view call check_place.")
+            assert "request another one" not in said
             said = await refusal(client, "get_frame", session_id="abc")
             assert said.startswith("INVALID_ARGUMENT: session_id 'abc' is not the id of a view. Pass the sessionId")
 

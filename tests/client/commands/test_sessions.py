@@ -13,9 +13,9 @@ import trio
 
 from sightline_client import Event
 from sightline_client.commands.event_lines import EventLines
-from sightline_client.commands.printing import ENDED
 from sightline_client.commands.sessions import PAGE_MAX, ListedState
 from sightline_client.models import EndReason, Session, SessionLocation, SessionState, Workspace
+from sightline_client.wording import ENDED
 from tests.client.commands.program import sightline
 from tests.client.losing_proxy import LosingProxy
 from tests.http.fakes import a_clip
@@ -105,6 +105,7 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
         done = await sightline(world, consumer, "frames", session_id, "--count", "1", "--out", str(tmp_path / "out"))
         state = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"]
         narrow = await sightline(world, consumer, "frames", session_id, "--width", "4")
+        none = await sightline(world, consumer, "extend", session_id, "0", "--json")
     assert "The session is REQUESTED: wait until it is LIVE" in told.stderr
     assert "The session is REQUESTED: wait until it is LIVE" in extended.stderr
     assert (refused.returncode, refused.stderr) == (
@@ -115,6 +116,8 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
     assert saved.read_bytes()[:2] == b"\xff\xd8"
     assert state == "LIVE"
     assert narrow.returncode == 2
+    assert "Invalid value for '--width': must be at least 16" in narrow.stderr
+    assert json.loads(none.stderr)["message"].startswith("Invalid value for 'seconds': must be at least 1.")
 
 
 async def test_frames_of_a_session_that_its_operator_ends_stop_with_the_reason(tmp_path: Path) -> None:
@@ -156,6 +159,7 @@ async def test_a_line_is_told_to_the_operator_of_a_live_session() -> None:
     assert json.loads(as_json.stdout) == read[1]
     assert [each["text"] for each in read] == ["turn left", "hold still"]
     assert empty.returncode == 2
+    assert empty.stderr == "400 INVALID_INPUT (session:message): the text must have at least 1 character.\n"
 
 
 async def test_an_extension_above_the_highest_charge_says_what_it_pays_for() -> None:

@@ -43,7 +43,7 @@ from sightline_client.models import Quote, Session, SessionState, SettlementStat
 from sightline_client.money import MicroUsdc
 from sightline_client.retry import NO_OPERATOR, UNSEEN
 from sightline_client.runtime import async_finish
-from sightline_client.wording import in_words
+from sightline_client.wording import ENDED, in_words
 
 try:
     from mcp import MCPError
@@ -194,7 +194,10 @@ def _named(error: SightlineError) -> str:
         return f"{error.code} ({error.detail}): {NO_MANDATE}"
     if isinstance(error, ApiError):
         said = str(error).removeprefix(f"{error.status} ")
-        return f"{said} {ANOTHER_VIEW}" if error.state is not None and SessionState(error.state).is_over else said
+        if error.state is None or not SessionState(error.state).is_over:
+            return said
+        where = f" ({error.detail})" if error.detail else ""
+        return f"{error.code}{where}: {(error.hint or error.message).rstrip('.')}. {ANOTHER_VIEW}"
     return f"{type(error).__name__}: {error}"
 
 
@@ -307,6 +310,14 @@ class Tools:
                 if error.detail == STALE:
                     return [f"No picture arrives now ({STALE}): the scene may have changed. Call get_frame again."]
                 return [f"No picture yet ({error.detail}). Call get_frame again in a second."]
+            except InvalidStateError as error:
+                session = await sl.sessions.get(session_id)
+                if not session.state.is_over:
+                    raise
+                why = ENDED.get(str(session.end_reason), str(session.end_reason))
+                raise ToolError(
+                    f"{error.code} ({error.detail}): the view is {session.state}: {why}. {ANOTHER_VIEW}"
+                ) from error
             if frame is None:
                 return [f"No frame newer than {after} within 5 s. Call get_frame again, or get_session to see why."]
             meter = await sl.sessions.meter(session_id)

@@ -59,8 +59,22 @@ KEY_SCOPES: Final = (
     "pricing:read",
     "wallet:read",
     "webhooks:write",
+    "operators:write",
+    "coverage:write",
 )
-"""Scopes that a key can have. The interface reserves two more, which allow nothing yet."""
+"""Scopes that a key can have. The last two are reserved, and allow nothing yet."""
+_FIELDS: Final = {
+    "durationSeconds": "--seconds",
+    "maxDurationSeconds": "--seconds",
+    "seconds": "the number of seconds",
+    "text": "the text",
+    "scopes": "--scope",
+    "label": "the label",
+    "instructions": "--instructions",
+    "slug": "--slug",
+}
+"""Option or argument by the field of the interface that a refusal names."""
+_FIELD: Final = re.compile(rf"(\(\w+:\w+\): )({'|'.join(_FIELDS)}): (.*) Correct the field that is named\.", re.DOTALL)
 
 
 @contextmanager
@@ -89,7 +103,7 @@ def in_words_of_commands(text: str) -> str:
     """Return a text of the client with options and variables in place of arguments of Python."""
     for pattern, words in _WORDS:
         text = re.sub(pattern, words, text)
-    return text
+    return _FIELD.sub(lambda found: f"{found[1]}{_FIELDS[found[2]]} {found[3]}", text)
 
 
 def _is_about_a_value(error: Exception) -> bool:
@@ -99,7 +113,19 @@ def _is_about_a_value(error: Exception) -> bool:
 
 
 def _file_error(error: OSError) -> str:
-    return str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+    if error.filename is None:
+        return str(error)
+    return ". ".join([f"{error.filename}: {error.strerror}", *getattr(error, "__notes__", ())])
+
+
+@contextmanager
+def named_by(option: str) -> Iterator[None]:
+    """Name the option to check if a file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        error.add_note(f"Check {option}.")
+        raise
 
 
 @contextmanager
