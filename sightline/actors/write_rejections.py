@@ -10,7 +10,7 @@ from sightline.domain.session.model import Terms
 from sightline.domain.units import MicroUsdc, usdc_text
 from sightline.ports.store import IN_PROGRESS, Rejected, RejectedWhy
 
-SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken")
+SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken: choose another slug")
 
 _RAISE_LIMITS: Final = "raise them in the console under Wallet, or with setLimits of the contract"
 

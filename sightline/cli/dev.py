@@ -27,6 +27,7 @@ from sightline.http.console.manual import is_manual_built
 from sightline.http.links import other_devices_hint
 from sightline_client import AsyncSightline, ConflictError
 from sightline_client.commands.signals import stop_like_ctrl_c
+from sightline_client.money import MicroUsdc
 
 FUNDS: Final = 1_000_000_000
 
@@ -91,7 +92,9 @@ async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool
             "logFile": str(local.log_path),
         }
         async with local.device(operator, place):
-            text = ready_text(said, exports(local.url, consumer, operator), has_manual=is_manual_built())
+            mandate = FUNDS if is_escrow else None
+            lines = exports(local.url, consumer, operator)
+            text = ready_text(said, lines, has_manual=is_manual_built(), mandate=mandate)
             sys.stdout.write(json.dumps(said) + "\n" if as_json else text)
             sys.stdout.flush()
             try:
@@ -113,17 +116,24 @@ async def _report_position(api: AsyncSightline, operator: LocalTenant, place: tu
         await report(sequence=error.last_sequence + 1)
 
 
-def ready_text(said: Mapping[str, object], lines: str, *, has_manual: bool) -> str:
+def ready_text(said: Mapping[str, object], lines: str, *, has_manual: bool, mandate: int | None = None) -> str:
     """Say what runs, and what to open and to run.
 
     Args:
         lines: For a shell, with the server's address and the keys.
+        mandate: Limit in micro-USDC of the consumer's mandate, with escrow.
     """
     key = said["consumerKey"]
+    pays = (
+        ""
+        if mandate is None
+        else "Payments are held in escrow. The key buys under a mandate that dev has set: at most "
+        f"{MicroUsdc(mandate).usdc} USDC a session and a day, for a day.\n"
+    )
     manual = f"Manual: {said['url']}/manual/\n" if has_manual else ""
     return f"""Sightline runs at {said["url"]}. The key is that of a funded consumer.
 An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it. Data: {said["dataDir"]} Log: {said["logFile"]}
-
+{pays}
 {lines}{own_command()} watch {said["lat"]} {said["lng"]} --seconds 60 --out frames
 
 Console, signed in with the consumer's wallet: {said["consoleUrl"]}

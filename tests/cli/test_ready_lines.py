@@ -49,3 +49,11 @@ def test_dev_names_the_manual_only_where_it_is_built(tmp_path: Path) -> None:
     said = dict.fromkeys(("consumerKey", "lat", "lng", "dataDir", "logFile", "consoleUrl"), "") | {"url": URL}
     assert f"Manual: {URL}/manual/\n" in ready_text(said, "", has_manual=True)
     assert "anual" not in ready_text(said, "", has_manual=False)
+
+
+def test_dev_says_under_which_mandate_its_key_buys_in_escrow() -> None:
+    said = dict.fromkeys(("consumerKey", "lat", "lng", "dataDir", "logFile", "consoleUrl"), "") | {"url": URL}
+    assert "mandate" not in ready_text(said, "", has_manual=False)
+    assert "under a mandate that dev has set: at most 5 USDC a session and a day" in ready_text(
+        said, "", has_manual=False, mandate=5_000_000
+    )

@@ -91,8 +91,9 @@ def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any
     assert "No operator was available at -33.86, 151.2 within 6 s." in last
     assert "--wait" in last
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), "--json", code=1)
-    named, error = map(json.loads, said.splitlines())
+    named, waits, error = map(json.loads, said.splitlines())
     assert list(named) == ["sessionId"]
+    assert waits == {"warning": first}
     assert error["code"] == "NoOperatorError", "under --json stderr has JSON alone"
 
 
@@ -284,6 +285,7 @@ def test_the_wallet_says_what_its_limits_leave_for_a_session(dev: dict[str, Any]
     key, owner = {"SIGHTLINE_API_KEY": made["apiKey"]}, LocalWallet.from_key(made["walletKey"])
     with Sightline(dev["url"], made["apiKey"]) as sl:
         assert "none set" in sightline(dev, "wallet", **key)
+        assert "no mandate is needed" in sightline(dev, "mandate", "--per-session", "1", "--per-day", "2", **key)
         sl.call("POST", "/wallet/faucet", {"amountMicroUsdc": "5000000"})
         config = sl.config()
         chain = Chain(config.rpc_url)

@@ -126,6 +126,7 @@ async def run_program(way: str, step: int = 61) -> list[dict[str, Any]]:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
         await operator.go_online()
+        data_of(await operator.beat())  # else a view warns that its device was not seen lately
         env = os.environ | {"SIGHTLINE_URL": world.base_url, "SIGHTLINE_API_KEY": consumer.plaintext}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(start_assigned, operator)

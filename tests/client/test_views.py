@@ -80,6 +80,28 @@ async def test_a_program_without_a_line_of_code_for_it_is_told_once_that_a_view_
         ]
 
 
+async def test_a_view_says_that_its_operator_was_not_seen_lately(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()  # its device was never seen
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
+            nursery.start_soon(start_assigned, operator)
+            for is_seen in (False, True):
+                caplog.clear()
+                if is_seen:
+                    data_of(await operator.beat())
+                async with sl.view(5.0, 5.5) as view:
+                    pass
+                unseen = (
+                    f"Session {view.session.id} has an operator. Its device has not been seen lately, so it may film "
+                    "late, or not at all. Waiting until it films."
+                )
+                assert [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING] == (
+                    [] if is_seen else [unseen]
+                )
+            nursery.cancel_scope.cancel()
+
+
 async def test_a_view_is_told_of_the_own_session_that_has_the_only_operator() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")

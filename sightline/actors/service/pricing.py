@@ -17,8 +17,6 @@ from sightline.domain.settlement import BASIS_POINTS
 from sightline.domain.units import MicroUsdc
 from sightline.ports.store import SessionQuery, SessionView
 
-_MISMATCH: Final = Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", "The quote is for another place or duration")
-
 OWN_SESSIONS_MAX: Final = 20
 """Running sessions of the caller that are looked at where no operator is free."""
 _NOBODY: Final = "00000000-0000-0000-0000-000000000000"
@@ -62,16 +60,16 @@ class Pricing:
         if new.quote_id is None:
             spot, _ = await self._spot(workspace_id, new.lat, new.lng)
             return spot.rate
-        quote = await self.require_quote(new.quote_id, workspace_id, new.max_duration_s)
-        if distance_m(quote.lat, quote.lng, new.lat, new.lng) > self._deps.limits.quote_radius_m:
-            raise RefusedError(_MISMATCH)
+        quote = await self.require_quote(new.quote_id, workspace_id, new.max_duration_s, (new.lat, new.lng))
         return quote.price.rate
 
-    async def require_quote(self, quote_id: str, workspace_id: str, max_duration_s: int) -> Quote:
-        """Return a workspace's quote that can be used for a session of this length.
+    async def require_quote(
+        self, quote_id: str, workspace_id: str, max_duration_s: int, place: tuple[float, float] | None = None
+    ) -> Quote:
+        """Return a workspace's quote that can be used for a session of this length, and at this place if one is given.
 
         Raises:
-            RefusedError: It is unknown, used, expired, or for a shorter session.
+            RefusedError: It is unknown, used, expired, for a shorter session or for another place.
         """
         quote = await self._deps.store.load_quote(quote_id)
         if quote is None or quote.workspace_id != workspace_id:
@@ -81,8 +79,9 @@ class Pricing:
         if self._deps.clock.now_ms() >= quote.expires_at_ms:
             expired = Refusal(Code.INVALID_STATE, "pricing:quoteExpired", "The quote has expired", state="EXPIRED")
             raise RefusedError(expired)
-        if max_duration_s > quote.duration_s:
-            raise RefusedError(_MISMATCH)
+        is_elsewhere = place is not None and distance_m(quote.lat, quote.lng, *place) > self._deps.limits.quote_radius_m
+        if max_duration_s > quote.duration_s or is_elsewhere:
+            raise RefusedError(_mismatch(quote, max_duration_s, place))
         return quote
 
     async def _own_session(self, workspace_id: str, lat: float, lng: float, now_ms: int) -> str | None:
@@ -119,3 +118,13 @@ class Pricing:
         zone = f"{int(lat // 1)},{int(lng // 1)}"
         corridor_bps = limits.corridors.get(zone, BASIS_POINTS)
         return price(limits.base_rate, supply=supply, demand=demand, corridor_bps=corridor_bps), supply
+
+
+def _mismatch(quote: Quote, duration_s: int, place: tuple[float, float] | None) -> Refusal:
+    """Build the refusal of a quote for another place or a shorter session: it names both sides."""
+    where = "" if place is None else f" at {place[0]:.6f}, {place[1]:.6f}"
+    said = (
+        f"The quote is for {quote.duration_s} s at {quote.lat:.6f}, {quote.lng:.6f}; this request is for "
+        f"{duration_s} s{where}"
+    )
+    return Refusal(Code.INVALID_INPUT, "pricing:quoteMismatch", said)

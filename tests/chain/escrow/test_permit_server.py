@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import trio
+from mcp import Client
 
 from sightline_client import ApiError, AsyncChain, AsyncSightline
+from sightline_client.mcp_confirm import Confirm
+from sightline_client.mcp_server import build_server
 from tests.chain.escrow.test_escrow_server import FUNDS, signed_session, tracked
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -16,15 +19,18 @@ from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
 VALUE = 3_000_000
 
 
-async def command(server: Server, consumer: Tenant, *arguments: str) -> str:
+async def command(server: Server, consumer: Tenant, *arguments: str, code: int = 0, **changed: str) -> str:
+    """Run a command. Returns stdout, or stderr if a failure is expected."""
     env = os.environ | {
         "SIGHTLINE_URL": server.url, "SIGHTLINE_API_KEY": consumer.key,
         "SIGHTLINE_WALLET_KEY": consumer.wallet.private_key,
-    }  # fmt: skip
+    } | changed  # fmt: skip
     ended = await trio.run_process(
-        [sys.executable, "-m", "sightline_client", *arguments], capture_stdout=True, env=env
+        [sys.executable, "-m", "sightline_client", *arguments], capture_stdout=True, capture_stderr=True, env=env,
+        check=False,
     )  # fmt: skip
-    return ended.stdout.decode()
+    assert ended.returncode == code, ended.stderr.decode()
+    return (ended.stderr if code else ended.stdout).decode()
 
 
 async def refusal(api: Api, permit: dict[str, Any], signature: str, **changed: Any) -> tuple[int, str, str | None]:
@@ -100,3 +106,54 @@ async def test_a_consumer_without_a_mandate_requests_a_session_on_the_command_li
         assert session["state"] == "ASSIGNED"
         started = await device.post(f"/sessions/{session['id']}/start")
         assert started["session"]["holdTxHash"] is not None
+
+
+async def test_a_mandate_that_a_command_sets_lets_the_key_buy_without_the_wallet(server: Server) -> None:
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    request = ("request", *map(str, PLACE), "--seconds", "30", "--json")
+    limits = ("mandate", "--per-session", "1", "--per-day", "2.5", "--days", "2")
+    built = build_server(lambda _: AsyncSightline(server.url, consumer.key), lambda _: Confirm.NEVER)
+    async with Api(server.url, key=consumer.key) as watcher, Client(built) as agent:
+
+        async def funds() -> dict[str, Any]:
+            found: dict[str, Any] = (await agent.call_tool("wallet", {})).structured_content
+            return found
+
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await watcher.wallet.approve(VALUE, consumer.wallet)
+        await until(lambda: watcher.get("/wallet"), lambda seen: seen["trackedAllowance"] == str(VALUE), "allowance")
+        assert "mandate    none: without the wallet, the API key cannot buy. `sightline mandate" in await command(
+            server, consumer, "wallet"
+        )
+        assert "has no mandate. `sightline mandate" in await command(server, consumer, "mandate", code=1)
+        assert "both limits" in await command(server, consumer, *limits[:3], code=2)
+        refused = json.loads(await command(server, consumer, *request, code=1, SIGHTLINE_WALLET_KEY=""))
+        assert refused["detail"] == "session:consent"
+        assert "`sightline mandate --per-session 1 --per-day 10`" in refused["message"]
+        none = await funds()
+        assert (none["availableUsdc"], "sightline mandate" in none["nextStep"]) == ("0", True)
+        place: dict[str, Any] = {"lat": PLACE[0], "lng": PLACE[1], "seconds": 30}
+        quote = (await agent.call_tool("check_place", place)).structured_content
+        wish = place | {"quote_id": quote["quoteId"], "max_charge_usdc": "1"}
+        said = str((await agent.call_tool("request_view", wish)).content[0])
+        assert "INSUFFICIENT_CREDIT (session:consent): " in said
+        assert "`sightline mandate --per-session" in said
+        assert "payer=" not in said
+        strict = build_server(lambda _: AsyncSightline(server.url, consumer.key), lambda _: Confirm.ALWAYS)
+        async with Client(strict) as asking:
+            said = str((await asking.call_tool("request_view", wish)).content[0])
+        assert "(session:consent): " in said, "before the user is asked, which this client cannot do"
+
+        shown = "at most 1 a session and 2.5 a day (UTC), until 20"
+        assert shown in await command(server, consumer, *limits)
+        assert shown in await command(server, consumer, "mandate")
+        assert f"mandate    {shown}" in await command(server, consumer, "wallet")
+        some = await funds()
+        assert (some["mandatePerSessionUsdc"], some["mandatePerDayUsdc"], some["availableUsdc"]) == ("1", "2.5", "1")
+        bought = json.loads(await command(server, consumer, *request, SIGHTLINE_WALLET_KEY=""))
+        assert bought["state"] == "ASSIGNED"
+        assert "forgotten" in await command(server, consumer, "mandate", "--revoke")
+        assert "has no mandate" in await command(server, consumer, "mandate", "--revoke", code=1)

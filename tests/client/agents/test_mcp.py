@@ -487,7 +487,7 @@ async def test_refusals_name_the_code_and_the_next_step(running_server: Server) 
         assert "NOT_AUTHORIZED" in await refusal(client, "get_session", session_id=session_id)
         assert "NOT_AUTHORIZED" in await refusal(client, "end_session", session_id=session_id)
         assert "Pass USDC" in await refusal(
-            client, "request_view", lat=1, lng=1, quote_id=session_id, max_charge_usdc="cheap"
+            client, "request_view", lat=1, lng=1, seconds=60, quote_id=session_id, max_charge_usdc="cheap"
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import trio
 from mcp import Client
 
@@ -120,12 +121,45 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
             assert "check_place" in ended["nextStep"]
             said = await refusal(client, "get_frame", session_id=session_id)
             assert said.startswith("INVALID_STATE (session:notLive): ")
-            assert said.endswith("For another view call check_place.")
+            assert said.endswith(": the view is ENDED: the consumer ended it. For another view call check_place.")
             assert said.count("INVALID_STATE") == 1
+            said = await refusal(client, "tell_operator", session_id=session_id, text="turn left")
+            assert said.endswith(". For another view call check_place.")
+            assert "request another one" not in said
             said = await refusal(client, "get_frame", session_id="abc")
             assert said.startswith("INVALID_ARGUMENT: session_id 'abc' is not the id of a view. Pass the sessionId")
+
+
+async def test_a_view_that_waits_for_an_operator_not_seen_lately_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sightline_client.mcp_server.POLL_S", 0.01)
+    monkeypatch.setattr("sightline_client.mcp_server.LIVE_WITHIN_S", 1.0)
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()  # its device was never seen
+        async with agent_of(world, consumer) as client:
+            quote_id = (await client.call_tool("check_place", PLACE)).structured_content["quoteId"]
+            wish = PLACE | {"quote_id": quote_id, "max_charge_usdc": "5"}
+            waiting = (await client.call_tool("request_view", wish)).structured_content
+            assert waiting["state"] == "ASSIGNED"
+            assert waiting["nextStep"].startswith("Its device has not been seen lately, ")
 
 
 def test_the_price_of_a_view_is_named_beside_the_limit() -> None:
     asked = question(1, 2, 60, usdc("0.5"), usdc("0.07128"))
     assert asked.endswith("for up to 60 s, for up to 0.07128 USDC at this price; your limit is 0.5 USDC?")
+
+
+async def test_a_quote_for_fewer_seconds_is_named_with_both_numbers() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        async with agent_of(world, consumer) as client:
+            quote_id = (await client.call_tool("check_place", PLACE)).structured_content["quoteId"]
+            wish: dict[str, Any] = PLACE | {"quote_id": quote_id, "max_charge_usdc": "5"}
+            missing = await refusal(client, "request_view", **{name: wish[name] for name in wish if name != "seconds"})
+            assert missing == "INVALID_ARGUMENT: seconds: is missing"
+            longer = await refusal(client, "request_view", **wish | {"seconds": 300})
+            assert longer.startswith("INVALID_ARGUMENT: the quote is for 60 s; this request is for 300 s.")
+        async with agent_of(world, consumer) as other:  # a process that does not know the quote
+            said = await refusal(other, "request_view", **wish | {"seconds": 300})
+            assert said.startswith("INVALID_INPUT (pricing:quoteMismatch): The quote is for 60 s at ")
+            assert said.endswith("Get a quote for what is requested, or request what the quote is for.")

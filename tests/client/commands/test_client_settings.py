@@ -1,10 +1,14 @@
 """Server and keys of the commands: from the environment, else from the table [client] of a TOML file."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
+import sightline_client
 from sightline.config import load_settings
+from sightline_client import NotReachedError
+from sightline_client.commands.access import client
 from sightline_client.commands.client_settings import ClientSettings, load_client_settings
 
 FILE = '[client]\nurl = "https://file.example"\napi_key = "svc_file"\n'
@@ -63,3 +67,16 @@ def test_a_file_that_is_named_must_exist(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_key_does_not_show() -> None:
     assert "svc" not in repr(ClientSettings(api_key="svc_secret", wallet_key="svc"))
+
+
+def test_a_default_address_where_nothing_runs_is_refused_at_once_and_named_as_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as reserved:  # bound and not listening: connections are refused
+        reserved.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+        monkeypatch.setattr(sightline_client, "DEFAULT_URL", url)
+        with pytest.raises(NotReachedError, match="This is the default, because SIGHTLINE_URL is not set") as refused:
+            client(None)
+        assert str(refused.value).startswith(f"Cannot reach {url}. ")
+        client(url).close()  # a server that is named may start later

@@ -28,6 +28,8 @@ async def test_a_value_that_the_server_cannot_take_exits_with_2_and_another_refu
         done = await sightline(world, await world.party("CONSUMER"), *words.split(), "--json")
     said = json.loads(done.stderr.splitlines()[-1])
     assert (done.returncode, said["code"], said.get("detail")) == (exit_code, code, detail)
+    if detail == "pricing:durationSeconds":
+        assert said["message"].endswith("--seconds must be at most 14400.")
 
 
 async def test_a_server_that_keeps_no_clips_is_named_as_the_reason_and_the_command_line_is_not_wrong() -> None:

@@ -66,8 +66,8 @@ def test_the_guides_command_makes_what_each_camera_needs_and_may_be_run_again(
     file.write_text(file.read_text().replace("52.520008", "52.520500"))
     again = fleet(running_server, wallet, tmp_path)
     assert [line.partition(": /")[0] for line in again.stdout.splitlines()] == [
-        "gate-north: workspace kept, key kept",
-        "gate-south: workspace kept, key made",
+        "gate-north: workspace kept, ONLINE, key kept",
+        "gate-south: workspace kept, ONLINE, key made",
     ]
     assert (out / "gate-north.env").read_text() == before.replace("52.520008", "52.520500")
 

@@ -63,8 +63,8 @@ async def test_a_second_signup_with_a_wallet_names_its_workspace_and_a_wrong_slu
         f"This wallet has the workspace {made['slug']} already. `sightline login --workspace {made['slug']}` mints a "
         "key for it; --slug names another workspace.\n"
     )
-    assert "The slug is taken" in taken.stderr
-    assert "slug: must be 3 to 32 lowercase letters, digits and hyphens" in wrong.stderr
+    assert "The slug is taken: choose another one with --slug." in taken.stderr
+    assert "--slug must be 3 to 32 lowercase letters, digits and hyphens" in wrong.stderr
     assert "pattern" not in wrong.stderr
 
 
@@ -75,9 +75,11 @@ async def test_keys_are_a_table_and_the_id_of_a_new_one_is_named() -> None:
         minted = await sightline(world, None, "keys", "mint", "a longer label", **key)
         listed = (await sightline(world, None, "keys", "list", **key)).stdout.splitlines()
         key_id = next(line for line in listed if "a longer label" in line).split()[0]
+        wrong = await sightline(world, None, "keys", "mint", "agent", "--scope", "nope", **key)
         unknown = await sightline(world, None, "keys", "revoke", "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50", **key)
     assert minted.stderr == f"Its id is {key_id}; `sightline keys revoke {key_id}` revokes it.\n"
     assert len(minted.stdout.splitlines()) == 1
+    assert "(apiKey:scopes): --scope must be 'sessions:read', " in wrong.stderr
     title, *rows = listed
     assert title.split() == ["id", "begins", "state", "created", "last", "used", "label", "scopes,", "limits"]
     for row in rows:

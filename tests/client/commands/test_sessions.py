@@ -3,16 +3,22 @@
 import itertools
 import json
 import os
+import sys
+from functools import partial
 from pathlib import Path
+from random import Random
+from subprocess import PIPE
+from typing import Any
 
 import trio
 
 from sightline_client import Event
 from sightline_client.commands.event_lines import EventLines
-from sightline_client.commands.printing import ENDED
 from sightline_client.commands.sessions import PAGE_MAX, ListedState
 from sightline_client.models import EndReason, Session, SessionLocation, SessionState, Workspace
+from sightline_client.wording import ENDED
 from tests.client.commands.program import sightline
+from tests.client.losing_proxy import LosingProxy
 from tests.http.fakes import a_clip
 from tests.http.world import BERLIN, Party, World, data_of, open_world
 
@@ -53,7 +59,7 @@ async def test_the_table_has_id_state_place_time_and_charge_newest_first() -> No
     assert title.split() == ["id", "state", "place", "created", "charge", "in", "USDC", *["why", "it", "is", "over"]]
     assert first.split() == [newer, "REQUESTED", "52.52,", "13.405", f"{created[:19]}Z", "0"]
     assert second.split()[:2] == [older, "CANCELLED"]
-    assert second.endswith("  the consumer cancelled it")
+    assert second.endswith("  withdrawn before anybody filmed")
     assert title.index("created") == first.index(created[:19]) == second.index(created[:10])
 
 
@@ -111,6 +117,7 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
             showing.cancel_scope.cancel()
         state = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"]
         narrow = await sightline(world, consumer, "frames", session_id, "--width", "4")
+        none = await sightline(world, consumer, "extend", session_id, "0", "--json")
     assert "The session is REQUESTED: wait until it is LIVE" in told.stderr
     assert "The session is REQUESTED: wait until it is LIVE" in extended.stderr
     assert (refused.returncode, refused.stderr) == (
@@ -121,6 +128,8 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
     assert saved.read_bytes()[:2] == b"\xff\xd8"
     assert state == "LIVE"
     assert narrow.returncode == 2
+    assert "Invalid value for '--width': must be at least 16" in narrow.stderr
+    assert json.loads(none.stderr)["message"].startswith("Invalid value for 'seconds': must be at least 1.")
 
 
 async def test_frames_of_a_session_that_its_operator_ends_stop_with_the_reason(tmp_path: Path) -> None:
@@ -163,6 +172,7 @@ async def test_a_line_is_told_to_the_operator_of_a_live_session() -> None:
     assert json.loads(as_json.stdout) == read[1]
     assert [each["text"] for each in read] == ["turn left", "hold still"]
     assert empty.returncode == 2
+    assert empty.stderr == "400 INVALID_INPUT (session:message): the text must have at least 1 character.\n"
 
 
 async def test_an_extension_above_the_highest_charge_says_what_it_pays_for() -> None:
@@ -274,3 +284,71 @@ async def test_listen_says_what_happened_to_a_session() -> None:
     said = lines.line(Event(3, "location", at, {"sessionId": known["id"]}))
     assert said == f"location   {known['id']}  1.5 2.5, inside the geofence"
     assert lines.line(Event(4, "location", at, {"sessionId": known["id"]})) is None
+
+
+async def test_a_request_says_that_its_operator_was_not_seen_lately() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        unseen = await sightline(world, consumer, "request", "5", "5", "--json")
+        data_of(await consumer.key.post(f"/api/v1/sessions/{json.loads(unseen.stdout)['id']}/end"))
+        await operator.beat()
+        seen = await sightline(world, consumer, "request", "5", "5", "--json")
+    said = {"warning": "Its device has not been seen lately, so it may film late, or not at all."}
+    assert said in [json.loads(line) for line in unseen.stderr.splitlines()]
+    assert said not in [json.loads(line) for line in seen.stderr.splitlines()]
+
+
+async def serve_until_cancelled(
+    proxy: LosingProxy,
+    listeners: list[trio.SocketListener],
+    *,
+    task_status: trio.TaskStatus[trio.CancelScope],
+) -> None:
+    with trio.CancelScope() as scope:
+        task_status.started(scope)
+        await trio.serve_listeners(proxy.serve, listeners)
+
+
+class JsonLines:
+    """What a program prints, a JSON line at a time."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self._stream = stream
+        self._rest = b""
+
+    async def next(self) -> dict[str, Any]:
+        while b"\n" not in self._rest:
+            more = await self._stream.receive_some()
+            assert more, "the program has ended"
+            self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+async def test_listen_tries_for_minutes_after_a_lost_connection_and_says_when_it_is_back() -> None:
+    async with open_world() as world, trio.open_nursery() as nursery:
+        consumer = await world.party("CONSUMER")
+        proxy = LosingProxy(world.base_url, Random("listen"), share_lost=0)
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listener.socket.getsockname()[1]
+        serving = await nursery.start(serve_until_cancelled, proxy, [listener])
+        env = os.environ | {"SIGHTLINE_URL": f"http://127.0.0.1:{port}", "SIGHTLINE_API_KEY": consumer.plaintext}
+        command = [sys.executable, "-m", "sightline_client", "listen", "--json"]
+        process = await nursery.start(
+            partial(trio.run_process, command, env=env, stdout=PIPE, stderr=PIPE, check=False)
+        )
+        events, said = JsonLines(process.stdout), JsonLines(process.stderr)
+        with trio.fail_after(60):
+            first = await events.next()
+            serving.cancel()
+            lost = await said.next()
+            assert "Cannot reach" in lost["warning"]
+            assert lost["warning"].endswith("Trying again for at most 900 s.")
+            listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, proxy.serve, listeners)
+            assert await said.next() == {"info": f"http://127.0.0.1:{port} answers again."}
+            assert await events.next() == first, "the current state"
+        process.kill()
+        nursery.cancel_scope.cancel()

@@ -89,6 +89,10 @@ async def test_a_quote_serves_its_owner_once_nearby_and_in_time(world: World) ->
     mismatch = (400, "INVALID_INPUT", "pricing:quoteMismatch")
     assert await refusal(quote, lat=52.53) == mismatch
     assert await refusal(quote, maxDurationSeconds=601) == mismatch
+    body = BERLIN | {"quoteId": quote, "lat": 52.53, "maxDurationSeconds": 601}
+    said = (await consumer.key.post("/api/v1/sessions", body)).json()["hint"]
+    asked = f"this request is for 601 s at 52.530000, {BERLIN['lng']:.6f}"
+    assert said == f"The quote is for 600 s at {BERLIN['lat']:.6f}, {BERLIN['lng']:.6f}; {asked}"
     await world.request(consumer, quoteId=quote.upper(), lat=52.5201)
     assert await refusal(quote) == (409, "INVALID_STATE", "pricing:quoteConsumed")
     late = await quoted()

@@ -44,8 +44,10 @@ NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
 NEXT_STEPS: Mapping[str, str] = {
     "pricing:quoteConsumed": NEW_QUOTE,
     "pricing:quoteExpired": NEW_QUOTE,
+    "pricing:quoteMismatch": "Get a quote for what is requested, or request what the quote is for.",
     "auth:credential": "Check key= or SIGHTLINE_API_KEY: this server does not know it; `sightline login` mints a key.",
     "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
+    "session:consent": "Sign the terms again; `sightline mandate` shows the workspace's mandate, or sets another one.",
     "session:funds": "Deposit USDC; without escrow, give the settlement contract an allowance for it too.",
     "wallet:unpaid": "`sightline approve` gives the allowance. The charge is then paid by itself.",
     "clip:off": "Fetch frames instead.",
@@ -152,8 +154,8 @@ class InsufficientCreditError(ApiError):
         if self.detail == "session:consent":
             return (
                 "To sign, pass the wallet of the key's workspace as payer=LocalWallet.from_key(...) to view(); for a "
-                "command, set SIGHTLINE_WALLET_KEY to its private key. What has no wallet, such as an MCP host, needs "
-                "the mandate."
+                "command, set SIGHTLINE_WALLET_KEY to its private key. `sightline mandate --per-session 1 --per-day "
+                "10` gives the workspace a mandate, under which its API keys buy without the wallet."
             )
         if self.detail == "apiKey:spendLimit":
             return "Use a key with higher limits, or request fewer seconds."
@@ -254,11 +256,13 @@ class NotReachedError(SightlineError):
         is_final: Whether another attempt would fail in the same way.
     """
 
-    def __init__(self, url: str, reason: str) -> None:
+    def __init__(self, url: str, reason: str, *, is_default: bool = False) -> None:
         self.is_final = url.startswith("https://") and any(sign in reason for sign in _NO_TLS)
         step = f"Check url= or SIGHTLINE_URL, and that the server runs: {reason}."
         if self.is_final:
             step = f"The server does not speak TLS there. Check url= or SIGHTLINE_URL: write http://{url[8:]}."
+        if is_default:
+            step = f"This is the default, because SIGHTLINE_URL is not set. Set it to the server's address: {reason}."
         super().__init__(f"Cannot reach {url}. {step}")
 
 

@@ -1,13 +1,15 @@
 """Structured answers of the MCP tools. Their JSON schemas are the output schemas that hosts read."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from sightline_client.models import KeyLimitsToday, Quote, Session, SessionState, Wallet
+from sightline_client.models import KeyLimitsToday, Quote, Session, SessionState, StoredMandate, Wallet
 from sightline_client.models.base import Time
-from sightline_client.money import MicroUsdc
+from sightline_client.money import MicroUsdc, usdc
+from sightline_client.runtime import unix_s
 
 ANOTHER_VIEW: Final = "For another view call check_place."
 NEXT_STEP: Final = {
@@ -30,6 +32,11 @@ VIEW_NEXT: Final = (
 )
 LOOK_AFTER: Final = "Call get_frame after some seconds. The meter runs until end_session."
 NOTHING_ADDED: Final = "Nothing was added: the view has {seconds} s from its start already. Ask for more in all."
+NO_MANDATE: Final = (
+    "This service holds the amount of a view before it starts, and the workspace has no mandate under which its API "
+    "key may pay. Ask the user to run `sightline mandate --per-session 1 --per-day 10` with the wallet of the "
+    "workspace in SIGHTLINE_WALLET_KEY."
+)
 VERIFY_AGAIN: Final = "The payment is not confirmed yet, which takes seconds. Call verify_receipt again."
 
 Usdc: TypeAlias = Annotated[str, Field(description="USDC as decimal text", examples=["0.07128"])]
@@ -148,6 +155,12 @@ class WalletAnswer(Answer):
     key_limit_per_session_usdc: Annotated[str | None, Field(description="Limit of this API key; null: none")]
     key_limit_per_day_usdc: str | None
     key_left_today_usdc: Annotated[str | None, Field(description="What the key's limit per day leaves today (UTC)")]
+    mandate_per_session_usdc: Annotated[
+        str | None, Field(description="Limit of the mandate under which the key pays in escrow; null: none")
+    ] = None
+    mandate_per_day_usdc: str | None = None
+    mandate_ends_at: Time | None = None
+    next_step: Annotated[str | None, Field(description="What is missing, if the key cannot buy")] = None
 
     @classmethod
     def of(cls, wallet: Wallet) -> "WalletAnswer":
@@ -164,6 +177,20 @@ class WalletAnswer(Answer):
             key_limit_per_session_usdc=_amount(key.per_session_micro_usdc),
             key_limit_per_day_usdc=_amount(key.per_day_micro_usdc),
             key_left_today_usdc=_amount(key.left_today_micro_usdc),
+        )
+
+    def under(self, mandate: StoredMandate | None) -> "WalletAnswer":
+        """Add the mandate of a workspace whose payments are held in escrow: without one, its key buys nothing."""
+        if mandate is None or mandate.valid_until <= unix_s():
+            return self.model_copy(update={"available_usdc": "0", "next_step": NO_MANDATE})
+        limits = (mandate.max_per_session, mandate.max_per_day, usdc(self.available_usdc))
+        return self.model_copy(
+            update={
+                "available_usdc": str(MicroUsdc(min(limits)).usdc),
+                "mandate_per_session_usdc": str(mandate.max_per_session.usdc),
+                "mandate_per_day_usdc": str(mandate.max_per_day.usdc),
+                "mandate_ends_at": datetime.fromtimestamp(mandate.valid_until, UTC),
+            }
         )
 
 

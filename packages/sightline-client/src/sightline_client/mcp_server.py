@@ -28,19 +28,22 @@ from sightline_client.errors import (
     ApiError,
     ConflictError,
     FrameNotAvailableError,
+    InsufficientCreditError,
     InvalidArgumentError,
     InvalidStateError,
     MissingExtraError,
+    NotAuthorizedError,
+    NotFoundError,
     OutcomeUnknownError,
     SightlineError,
     UnavailableError,
 )
 from sightline_client.frame import Frame
-from sightline_client.models import Session, SessionState, SettlementState
+from sightline_client.models import Quote, Session, SessionState, SettlementState, StoredMandate
 from sightline_client.money import MicroUsdc
-from sightline_client.retry import NO_OPERATOR
+from sightline_client.retry import NO_OPERATOR, UNSEEN
 from sightline_client.runtime import async_finish
-from sightline_client.wording import in_words
+from sightline_client.wording import ENDED, in_words
 
 try:
     from mcp import MCPError
@@ -53,6 +56,7 @@ try:
 
     from sightline_client.mcp_answers import (
         ANOTHER_VIEW,
+        NO_MANDATE,
         NOTHING_ADDED,
         VERIFY_AGAIN,
         PlaceAnswer,
@@ -102,6 +106,7 @@ FIRST_WITHIN_S: Final = 15.0
 """How long a call waits for the first frame or video of a view."""
 ID_LENGTH: Final = 36
 """Length of a UUID as the interface writes it; `uuid.UUID` takes other forms too."""
+NO_CONSENT: Final = "session:consent"
 MISMATCH: Final = "idempotency:mismatch"
 WIDTH: Final = 768
 WIDTH_MAX: Final = 1568
@@ -120,6 +125,7 @@ Seconds = Annotated[
     int,
     Field(ge=1, le=14_400, description="Longest duration of the view; it may be ended earlier, and costs less then"),
 ]
+SameSeconds = Annotated[int, Field(ge=1, le=14_400, description="The same as for check_place")]
 QuoteId = Annotated[str, Field(description="quoteId of check_place for the same place and seconds; for one view")]
 Instructions = Annotated[str | None, Field(max_length=500, description="What the operator shall film")]
 Line = Annotated[str, Field(min_length=1, max_length=200, description="One short line, in the operator's language")]
@@ -184,9 +190,14 @@ def _is_id(text: str) -> bool:
 
 def _named(error: SightlineError) -> str:
     """Begin with a code, as the errors that the tools word themselves do."""
+    if isinstance(error, InsufficientCreditError) and error.detail == NO_CONSENT:
+        return f"{error.code} ({error.detail}): {NO_MANDATE}"
     if isinstance(error, ApiError):
         said = str(error).removeprefix(f"{error.status} ")
-        return f"{said} {ANOTHER_VIEW}" if error.state is not None and SessionState(error.state).is_over else said
+        if error.state is None or not SessionState(error.state).is_over:
+            return said
+        where = f" ({error.detail})" if error.detail else ""
+        return f"{error.code}{where}: {(error.hint or error.message).rstrip('.')}. {ANOTHER_VIEW}"
     return f"{type(error).__name__}: {error}"
 
 
@@ -201,8 +212,8 @@ class Tools:
         """
         self._connect = connect
         self._is_only_process = is_only_process
-        self._rates: OrderedDict[str, MicroUsdc] = OrderedDict()
-        """Price of a second by id of the newest quotes that this process gave."""
+        self._quotes: OrderedDict[str, Quote] = OrderedDict()
+        """The newest quotes that this process gave, by id."""
 
     async def check_place(self, lat: Lat, lng: Lng, ctx: Ctx, seconds: Seconds = 300) -> PlaceAnswer:
         """Get the price of a view of a place, and how many operators are there now. Costs nothing.
@@ -211,19 +222,27 @@ class Tools:
         """
         async with self._connect(ctx) as sl:
             quote = await sl.quote(lat, lng, seconds=seconds)
-        self._rates[quote.quote_id] = quote.rate_per_second_micro_usdc
-        if len(self._rates) > QUOTES_KEPT:
-            self._rates.popitem(last=False)
+        self._quotes[quote.quote_id] = quote
+        if len(self._quotes) > QUOTES_KEPT:
+            self._quotes.popitem(last=False)
         return PlaceAnswer.of(quote)
 
     def require_within(self, limit: MicroUsdc, quote_id: str, seconds: int) -> None:
-        """Raise ToolError if the price of a view is above the limit.
+        """Raise ToolError if the price of a view is above the limit, or if its quote is for fewer seconds.
 
         So no user approves what cannot happen. Quotes of other processes are not known here: the server compares again
         when the session is created.
         """
-        rate = self._rates.get(quote_id)
-        if rate is not None and rate * seconds > limit:
+        quote = self._quotes.get(quote_id)
+        if quote is None:
+            return
+        if seconds > quote.duration_seconds:
+            raise ToolError(
+                f"INVALID_ARGUMENT: the quote is for {quote.duration_seconds} s; this request is for {seconds} s. "
+                f"Nothing was requested. Pass seconds {quote.duration_seconds}, or call check_place with {seconds}."
+            )
+        rate = quote.rate_per_second_micro_usdc
+        if rate * seconds > limit:
             raise above_limit(seconds, limit, rate)
 
     def price_to_name(self, quote_id: str, seconds: int) -> MicroUsdc | None:
@@ -231,8 +250,8 @@ class Tools:
 
         The answer to a question counts only for the same words: a process that does not know the price would ask again.
         """
-        rate = self._rates.get(quote_id) if self._is_only_process else None
-        return None if rate is None else MicroUsdc(rate * seconds)
+        quote = self._quotes.get(quote_id) if self._is_only_process else None
+        return None if quote is None else MicroUsdc(quote.rate_per_second_micro_usdc * seconds)
 
     async def is_used(self, quote_id: str, ctx: Ctx) -> bool:
         """Whether one of the newest sessions is that of the quote, so that another one cannot be bought with it."""
@@ -263,7 +282,10 @@ class Tools:
                 f"{session.charged_micro_usdc.usdc} USDC. For another view call check_place again: a quote is for one "
                 "session."
             )
-        return SessionAnswer.of(session)
+        answer, quote = SessionAnswer.of(session), self._quotes.get(quote_id)
+        if session.state == SessionState.ASSIGNED and quote is not None and quote.available_operators == 0:
+            return answer.model_copy(update={"next_step": f"{UNSEEN} {answer.next_step}"})
+        return answer
 
     async def get_frame(
         self,
@@ -288,6 +310,14 @@ class Tools:
                 if error.detail == STALE:
                     return [f"No picture arrives now ({STALE}): the scene may have changed. Call get_frame again."]
                 return [f"No picture yet ({error.detail}). Call get_frame again in a second."]
+            except InvalidStateError as error:
+                session = await sl.sessions.get(session_id)
+                if not session.state.is_over:
+                    raise
+                why = ENDED.get(str(session.end_reason), str(session.end_reason))
+                raise ToolError(
+                    f"{error.code} ({error.detail}): the view is {session.state}: {why}. {ANOTHER_VIEW}"
+                ) from error
             if frame is None:
                 return [f"No frame newer than {after} within 5 s. Call get_frame again, or get_session to see why."]
             meter = await sl.sessions.meter(session_id)
@@ -396,10 +426,25 @@ class Tools:
             return SessionAnswer.of(await _close(sl, session_id))
 
     async def wallet(self, ctx: Ctx) -> WalletAnswer:
-        """Read the funds of the workspace in USDC. A new view can cost at most `availableUsdc`."""
+        """Read the funds of the workspace in USDC. A new view can cost at most `availableUsdc`.
+
+        Where the service holds payments in escrow, the API key buys only under a mandate: `mandate...` are its limits.
+        """
         async with self._connect(ctx) as sl:
             wallet = await sl.wallet.get()
-        return WalletAnswer.of(wallet)
+            if not (await sl.config()).is_escrow:
+                return WalletAnswer.of(wallet)
+            return WalletAnswer.of(wallet).under(await _mandate(sl))
+
+    async def require_payable(self, ctx: Ctx) -> None:
+        """Raise ToolError if payments are held in escrow and the workspace has no mandate: nobody can sign here."""
+        async with self._connect(ctx) as sl:
+            try:
+                is_payable = not (await sl.config()).is_escrow or await _mandate(sl) is not None
+            except NotAuthorizedError:
+                return  # the key may not read the wallet: the server decides when the session is created
+        if not is_payable:
+            raise ToolError(f"INSUFFICIENT_CREDIT ({NO_CONSENT}): {NO_MANDATE} Nothing was requested.")
 
     async def verify_receipt(self, session_id: SessionId, ctx: Ctx) -> ReceiptAnswer:
         """Compute the charge of a session that is over from its recorded events, and look the payment up on the chain.
@@ -490,6 +535,14 @@ def require_extensible(session: Session, limit: MicroUsdc, seconds: int) -> bool
     if session.rate_per_second_micro_usdc * seconds > limit:
         raise above_limit(seconds, limit, session.rate_per_second_micro_usdc, is_extension=True)
     return True
+
+
+async def _mandate(sl: AsyncSightline) -> StoredMandate | None:
+    """Return the mandate of the workspace, if it has one."""
+    try:
+        return await sl.wallet.mandate()
+    except NotFoundError:
+        return None
 
 
 async def _created(
@@ -640,7 +693,7 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
     """Put the question to the user in front of `Tools.request_view`."""
 
     async def approval(
-        lat: Lat, lng: Lng, quote_id: QuoteId, max_charge_usdc: MaxCharge, seconds: Seconds, ctx: Ctx
+        lat: Lat, lng: Lng, quote_id: QuoteId, max_charge_usdc: MaxCharge, seconds: SameSeconds, ctx: Ctx
     ) -> Approval | Elicit[Approval]:
         limit, confirm = limit_of(max_charge_usdc), confirm_of(ctx)
         if not _is_id(quote_id):
@@ -651,16 +704,18 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
         if wants_answer(confirm, ctx) and await tools.is_used(quote_id, ctx):
             return Approval(approve=True)  # nothing is bought: the server answers with the session, or refuses
         tools.require_within(limit, quote_id, seconds)
+        if wants_answer(confirm, ctx):
+            await tools.require_payable(ctx)
         return ask(confirm, ctx, question(lat, lng, seconds, limit, tools.price_to_name(quote_id, seconds)))
 
     async def request_view(
         lat: Lat,
         lng: Lng,
+        seconds: SameSeconds,
         quote_id: QuoteId,
         max_charge_usdc: MaxCharge,
         ctx: Ctx,
         answer: Annotated[ElicitationResult[Approval], Resolve(explained(approval))],
-        seconds: Seconds = 300,
         instructions: Instructions = None,
     ) -> SessionAnswer:
         """Request live video, and wait up to 20 s until it is live. Spends money while it is live, until end_session.

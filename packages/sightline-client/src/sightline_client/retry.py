@@ -16,6 +16,9 @@ IN_PROGRESS: Final = "idempotency:inProgress"
 NO_OPERATOR: Final = "dispatch:noOperator"
 """Not repeated by the transport: it is an answer, and the caller decides how long to wait for an operator."""
 
+UNSEEN: Final = "Its device has not been seen lately, so it may film late, or not at all."
+"""Said of an operator that was dispatched although the quote counted none."""
+
 TOO_MANY_MESSAGES: Final = "session:messages"
 """Not repeated by the transport: a message such as "turn left" has no use a minute later."""
 

@@ -1,4 +1,4 @@
-"""What pydantic says of a wrong value, in the words of people who do not know pydantic."""
+"""Plain words for what pydantic says of a wrong value, and for the reasons of an end."""
 
 import re
 from typing import Final
@@ -28,3 +28,21 @@ def in_words(message: str) -> str:
     for pattern, words in _PLAINER:
         plain = pattern.sub(words, plain)
     return plain
+
+
+ENDED: Final = {
+    "CONSUMER_ENDED": "the consumer ended it",
+    "OPERATOR_ENDED": "the operator ended it",
+    "MAX_DURATION": "its longest duration is over",
+    "LOCATION_STALE": "the operator's device sent no position for too long",
+    "GEOFENCE_EXIT": "the operator was not at the place for too long",
+    "MEDIA_LOST": "the operator's device sent no video for too long",
+    "FUNDS_LOST": "its wallet could no longer pay for it",
+    "CONSUMER_LOST": "the consumer's program asked for nothing for too long",
+    "CONSUMER_CANCELLED": "withdrawn before anybody filmed",
+    "OPERATOR_CANCELLED": "the operator cancelled it",
+    "WAIT_TIMEOUT": "no operator accepted it in time",
+    "START_TIMEOUT": "no operator started it in time",
+    "PLATFORM_ENDED": "the service ended it",
+}
+"""Why a session is over, by its end reason."""

@@ -27,7 +27,7 @@ from sightline_client.frame import Frame
 from sightline_client.interrupts import ViewInterrupts, uninterrupted
 from sightline_client.models import OperatorMessage, Quote, Session
 from sightline_client.money import require_whole_micro_usdc
-from sightline_client.retry import NO_OPERATOR
+from sightline_client.retry import NO_OPERATOR, UNSEEN
 from sightline_client.runtime import REQUESTED_SESSION, async_finish, async_sleep, monotonic_s
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
@@ -108,7 +108,7 @@ class AsyncView:
             self._interrupts.open()
             self._session = await self._create()
             LOG.info("Session %s is requested.", self.session.id, extra={REQUESTED_SESSION: self.session.id})
-            await self._dispatch()
+            await self._dispatch(is_first=True)
             await self._await_live()
         except BaseException as error:
             await self._give_up(error)
@@ -172,12 +172,17 @@ class AsyncView:
             return self._payment
         return sign_payment(await self._sessions.terms(quote.quote_id, seconds=self._seconds), self._payer)
 
-    async def _dispatch(self) -> None:
+    async def _dispatch(self, *, is_first: bool = False) -> None:
         deadline_s, is_said = monotonic_s() + self._operator_wait_s, False
         while True:
             try:
                 self._session = await self._sessions.dispatch(self.session.id)
-                LOG.info("Session %s has an operator. Waiting until its device films.", self.session.id)
+                # The quote counts the operators whose device was seen; one that came during a wait is not known.
+                counted = 1 if self._quote is None else self._quote.available_operators
+                if is_first and not is_said and self._requires_coverage and counted == 0:
+                    LOG.warning("Session %s has an operator. %s Waiting until it films.", self.session.id, UNSEEN)
+                else:
+                    LOG.info("Session %s has an operator. Waiting until its device films.", self.session.id)
                 return
             except InvalidStateError:  # an operator accepted it, or it is over
                 return

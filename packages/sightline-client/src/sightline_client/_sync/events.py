@@ -64,7 +64,7 @@ class Events:
                 if delay_s is None:
                     # The text of a protocol error can quote the API key.
                     raise error from (None if isinstance(lost, httpx2.ProtocolError) else lost)
-                self._transport.note_failure(error)
+                self._transport.note_failure(error, is_lost=attempt > 1)  # the first one is often no more than a hiccup
             sync_sleep(delay_s)
 
     def _next_of_stream(self) -> Event:
@@ -93,10 +93,10 @@ class Events:
             self._response = self._transport.http.send(request, stream=True)
         except BEFORE_THE_REQUEST as error:
             raise NotReachedError(self._transport.url, reason_of(error)) from error
-        self._transport.note_answer()
         if self._response.status_code != httpx2.codes.OK:
             self._response.read()
             raise self._transport.refusal(self._response, "GET", self._path, None)
+        self._transport.note_answer()
         return iter(httpx2.EventSource(self._response))
 
     def _close(self) -> None:

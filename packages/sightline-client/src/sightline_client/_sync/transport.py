@@ -115,9 +115,13 @@ class Transport:
                 self.note_failure(error)
             sync_sleep(delay_s)
 
-    def note_failure(self, error: SightlineError) -> None:
-        """Say once, until the server answers again, that calls wait for it."""
-        if isinstance(error, NotReachedError) and self._is_reached:
+    def note_failure(self, error: SightlineError, *, is_lost: bool = False) -> None:
+        """Say once, until the server answers again, that calls wait for it.
+
+        Args:
+            is_lost: Say it of any error.
+        """
+        if (is_lost or isinstance(error, NotReachedError)) and self._is_reached:
             self._is_reached = False
             # A warning, because a program that sets up no logging prints only those.
             LOG.warning("%s Trying again for at most %.0f s.", error, self.retry.longest_s)

@@ -3,9 +3,11 @@
 import json
 import logging
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -42,12 +44,14 @@ _WORDS: Final = (
     (r"\bCall sessions\.end\('[^']*'\), or run\b", "Run"),
     (r"\bLeave its view, or call sessions\.end\('[^']*'\); (`sightline end [^`]*`) on the command line\b", r"Run \1"),
     (r"\(operator_wait_s; (`sightline watch --wait`)\)", r"(\1)"),
+    (r": choose another slug\b", ": choose another one with --slug"),
     (r"\(rpc=\)", "(--rpc-url)"),
     (r"\bwhere the quote has available_operators \(`sightline quote`\)", "where `sightline quote` counts an operator"),
     (r"\bpass the wallet of the key's workspace as payer=.* set (SIGHTLINE_WALLET_KEY) to its private key\b",
      r"set \1 to the private key of the workspace's wallet"),
 )  # fmt: skip
 """What errors of the client say for a Python program, and what that is for a command."""
+PROBE_S: Final = 1.0
 KEY_SCOPES: Final = (
     "sessions:read",
     "sessions:create",
@@ -55,21 +59,38 @@ KEY_SCOPES: Final = (
     "pricing:read",
     "wallet:read",
     "webhooks:write",
+    "operators:write",
+    "coverage:write",
 )
-"""Scopes that a key can have. The interface reserves two more, which allow nothing yet."""
+"""Scopes that a key can have. The last two are reserved, and allow nothing yet."""
+_FIELDS: Final = {
+    "durationSeconds": "--seconds",
+    "maxDurationSeconds": "--seconds",
+    "seconds": "the number of seconds",
+    "text": "the text",
+    "scopes": "--scope",
+    "label": "the label",
+    "instructions": "--instructions",
+    "slug": "--slug",
+}
+"""Option or argument by the field of the interface that a refusal names."""
+_FIELD: Final = re.compile(rf"(\(\w+:\w+\): )({'|'.join(_FIELDS)}): (.*) Correct the field that is named\.", re.DOTALL)
 
 
 @contextmanager
-def one_line_errors(*, as_json: bool = False, names_sessions: bool = False) -> Iterator[None]:
+def one_line_errors(
+    *, as_json: bool = False, names_sessions: bool = False, says_reconnected: bool = False
+) -> Iterator[None]:
     """Print an error of the client, or of a file, as one line of text or JSON on stderr, and exit with 1.
 
-    With `names_sessions`, a session that a view requests is named there too, and that it has an operator.
+    With `names_sessions`, a session that a view requests is named there too, and that it has an operator. With
+    `says_reconnected`, so is that a server answers again.
     The exit code is 2, as for a wrong command line, if the server cannot take a value.
     """
     from sightline_client.errors import SightlineError
 
     try:
-        with _warnings(as_json=as_json, names_sessions=names_sessions):
+        with _warnings(as_json=as_json, names_sessions=names_sessions, says_reconnected=says_reconnected):
             yield
     except (SightlineError, ValueError, OSError) as error:
         said = _file_error(error) if isinstance(error, OSError) else in_words_of_commands(str(error))
@@ -82,7 +103,7 @@ def in_words_of_commands(text: str) -> str:
     """Return a text of the client with options and variables in place of arguments of Python."""
     for pattern, words in _WORDS:
         text = re.sub(pattern, words, text)
-    return text
+    return _FIELD.sub(lambda found: f"{found[1]}{_FIELDS[found[2]]} {found[3]}", text)
 
 
 def _is_about_a_value(error: Exception) -> bool:
@@ -92,15 +113,24 @@ def _is_about_a_value(error: Exception) -> bool:
 
 
 def _file_error(error: OSError) -> str:
-    return str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+    if error.filename is None:
+        return str(error)
+    return ". ".join([f"{error.filename}: {error.strerror}", *getattr(error, "__notes__", ())])
 
 
 @contextmanager
-def _warnings(*, as_json: bool, names_sessions: bool) -> Iterator[None]:
-    """Print the client's warnings on stderr in the words of commands.
+def named_by(option: str) -> Iterator[None]:
+    """Name the option to check if a file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        error.add_note(f"Check {option}.")
+        raise
 
-    As JSON lines, only that a server is not reached, and not the warnings of other waits.
-    """
+
+@contextmanager
+def _warnings(*, as_json: bool, names_sessions: bool, says_reconnected: bool) -> Iterator[None]:
+    """Print the client's warnings on stderr in the words of commands, or as JSON lines."""
     from sightline_client.runtime import REQUESTED_SESSION
 
     class Line(logging.Handler):
@@ -111,13 +141,15 @@ def _warnings(*, as_json: bool, names_sessions: bool) -> Iterator[None]:
                 typer.echo(text, err=True)
             elif session_id is not None:
                 typer.echo(json.dumps({"sessionId": session_id}), err=True)
-            elif record.name == transport.name:
+            elif record.levelno >= logging.WARNING:
                 typer.echo(json.dumps({"warning": text}), err=True)
+            elif record.name == transport.name:
+                typer.echo(json.dumps({"info": text}), err=True)
 
     package, transport = logging.getLogger("sightline_client"), logging.getLogger("sightline_client.transport")
     levels = package.level, transport.level
     package.setLevel(logging.INFO if names_sessions else logging.WARNING)
-    transport.setLevel(logging.WARNING)
+    transport.setLevel(logging.INFO if says_reconnected else logging.WARNING)
     before, propagated = package.handlers[:], package.propagate
     package.handlers[:], package.propagate = [Line()], False
     try:
@@ -192,8 +224,9 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
 
     Raises:
         ValueError: `needs_key`, and there is no API key.
+        NotReachedError: No server is named, and the default address refuses connections.
     """
-    from sightline_client import Sightline
+    from sightline_client import DEFAULT_URL, Sightline
 
     settings = load_client_settings()
     if needs_key and not settings.api_key:
@@ -201,7 +234,22 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
             f"SIGHTLINE_API_KEY is not set. Set it, or write api_key under [client] in {default_path()}. "
             "`sightline signup` creates a key, `sightline login` one for an existing wallet."
         )
+    if not url and not settings.url:
+        _require_running(DEFAULT_URL)
     return Sightline(url or settings.url, settings.api_key)
+
+
+def _require_running(default_url: str) -> None:
+    """Refuse the default address at once if nothing listens there: most often the variable was forgotten."""
+    from sightline_client.errors import NotReachedError
+
+    parts = urlsplit(default_url)
+    try:
+        socket.create_connection((str(parts.hostname), parts.port or 80), PROBE_S).close()
+    except ConnectionRefusedError as error:
+        raise NotReachedError(default_url, str(error), is_default=True) from error
+    except OSError:
+        pass  # the call itself will say what is wrong
 
 
 def paying_wallet(config: "ChainConfig") -> "LocalWallet | None":

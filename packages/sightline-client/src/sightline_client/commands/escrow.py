@@ -1,4 +1,4 @@
-"""Commands for payments: an allowance; claim and reclaim of amounts in escrow, which work without the service."""
+"""Commands for payments: allowance and mandate; claim and reclaim in escrow, which work without the service."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -6,18 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sightline_client.commands.access import client, one_line_errors, own_wallet, own_workspace_id
-from sightline_client.commands.options import AsJson, Url, amount, http_url
-from sightline_client.commands.printing import print_value
+from sightline_client.commands.funds import SET_MANDATE, mandate_text, stored_mandate
+from sightline_client.commands.options import AsJson, Url, amount, http_url, usdc_option
+from sightline_client.commands.printing import print_value, print_warning
+from sightline_client.runtime import unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Sightline
-    from sightline_client.models import ChainConfig, RelayedPermit
+    from sightline_client.models import ChainConfig, RelayedPermit, StoredMandate
     from sightline_client.money import MicroUsdc
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Escrow"
 """Heading of `sightline --help`."""
+DAY_S: Final = 86_400
+NOT_NEEDED: Final = (
+    "This service holds no payments in escrow, so no mandate is needed: an API key buys within the allowance, which "
+    "`sightline approve` gives."
+)
 
 app = typer.Typer()
 _File = Annotated[
@@ -55,6 +62,71 @@ def approve(
     replaced = f", in place of {before.usdc} USDC" if before else ""
     text = f"{relayed.owner} allows {relayed.spender} to take {relayed.value.usdc} USDC{replaced}: {relayed.tx_hash}"
     print_value(relayed, as_json, text)
+
+
+@app.command(rich_help_panel="Watch")
+def mandate(
+    per_session: Annotated[int | None, usdc_option("Most that one session may cost.")] = None,
+    per_day: Annotated[int | None, usdc_option("Most that the sessions of one day (UTC) may cost.")] = None,
+    days: Annotated[int, typer.Option(min=1, max=3_650, help="Days after which it ends.")] = 30,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Let the service forget it.")] = False,
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """With escrow, let API keys buy without the wallet, within limits. Without limits, print the present mandate.
+
+    SIGHTLINE_WALLET_KEY signs it. Its payments are taken from the allowance that `sightline approve` gives.
+    It replaces an earlier one.
+    """
+    if revoke and (per_session is not None or per_day is not None):
+        raise typer.BadParameter("--revoke takes no limits.")
+    if (per_session, per_day) != (None, None) and not (per_session and per_day):
+        raise typer.BadParameter("A mandate has both limits, above 0: --per-session and --per-day.")
+    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+        config = sl.config()
+        if not config.is_escrow:
+            print_value({"isEscrow": False}, as_json, NOT_NEEDED)
+            return
+        if per_session is not None and per_day is not None:
+            _set_mandate(sl, config, per_session, per_day, days, as_json=as_json)
+            return
+        found = stored_mandate(sl)
+        if found is None:
+            raise ValueError(f"The workspace has no mandate. {SET_MANDATE} sets one.")
+        if revoke:
+            sl.wallet.delete_mandate()
+    revoked = (
+        "The service has forgotten the mandate, and buys nothing more under it. The contract takes it until its end; "
+        "`sightline approve 0` takes the allowance back."
+    )
+    print_value(found, as_json, revoked if revoke else f"API keys may spend, in USDC, {mandate_text(found)}")
+
+
+def _set_mandate(
+    sl: "Sightline", config: "ChainConfig", per_session: int, per_day: int, days: int, *, as_json: bool
+) -> None:
+    from sightline_client.escrow import sign_mandate
+    from sightline_client.signers import require_wallet_of
+
+    wallet = own_wallet()
+    require_wallet_of(wallet, sl.workspaces.get(own_workspace_id(sl)).wallet_address)
+    signed = sign_mandate(
+        config,
+        wallet,
+        max_per_session=per_session,
+        max_per_day=per_day,
+        max_rate_per_second=per_session,  # no session of a second or more has a higher rate
+        valid_until=int(unix_s()) + days * DAY_S,
+    )
+    kept: StoredMandate = sl.wallet.set_mandate(signed)
+    print_value(kept, as_json, f"API keys may spend, in USDC, {mandate_text(kept)}")
+    allowed = _allowance(sl)
+    if allowed is not None and allowed < per_session:
+        print_warning(
+            f"The allowance is {allowed.usdc} USDC, and a mandate pays from it. Run `sightline approve "
+            f"{kept.max_per_day.usdc}` or more.",
+            as_json,
+        )
 
 
 def _allowance(sl: "Sightline") -> "MicroUsdc | None":

@@ -211,7 +211,7 @@ class Fleet:
             made = self._api.workspaces.create(self._wallet, slug=camera.slug, name=camera.slug, roles=["SUPPLIER"])
             workspace_id = made.id
         self._api.auth.select(workspace_id)
-        self._api.workspaces.update(
+        workspace = self._api.workspaces.update(
             workspace_id,
             availability_state="ONLINE" if self._is_online else None,
             coverage_lat=camera.lat,
@@ -221,7 +221,9 @@ class Fleet:
         )
         path = self._directory / f"{camera.slug}.env"
         is_kept = self._write_file(workspace_id, path, camera)
-        return f"{camera.slug}: workspace {'made' if is_new else 'kept'}, key {'kept' if is_kept else 'made'}: {path}"
+        is_online = f", {workspace.availability_state}" if self._is_online else ""
+        done, key = "made" if is_new else "kept", "kept" if is_kept else "made"
+        return f"{camera.slug}: workspace {done}{is_online}, key {key}: {path}"
 
     def _write_file(self, workspace_id: str, path: Path, camera: Camera) -> bool:
         """Write the camera's environment file, with a new key unless its present one is valid; True if it is."""

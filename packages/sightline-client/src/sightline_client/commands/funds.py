@@ -1,21 +1,25 @@
 """The commands `sightline quote` and `sightline wallet`: what a session costs, and what may be spent."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sightline_client.commands.access import client, one_line_errors
 from sightline_client.commands.options import AsJson, Lat, Lng, PlaceCommand, Url
-from sightline_client.commands.printing import print_value, print_warning
+from sightline_client.commands.printing import print_value, print_warning, time_text
+from sightline_client.runtime import unix_s
 
 # The commands import the client when they run, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Sightline
-    from sightline_client.models import Quote, Wallet
+    from sightline_client.models import Quote, StoredMandate, Wallet
 
 PANEL: Final = "Watch"
 """Heading of `sightline --help`."""
+
+SET_MANDATE: Final = "`sightline mandate --per-session 1 --per-day 10`"
 
 app = typer.Typer()
 
@@ -46,13 +50,34 @@ def _quote_lines(found: "Quote") -> Iterator[str]:
 
 @app.command(rich_help_panel=PANEL)
 def wallet(api: Url = None, as_json: AsJson = False) -> None:
-    """Print the wallet of the key, the limits of both, and what a new session may cost at most."""
+    """Print the wallet of the key, the limits of both, and what a new session may cost at most.
+
+    With escrow, also the mandate under which the key buys without the wallet.
+    """
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         found, is_escrow = sl.wallet.get(), sl.config().is_escrow
-    print_value(found, as_json, "\n".join(_wallet_lines(found, is_escrow)))
+        mandate = stored_mandate(sl) if is_escrow and not as_json else None
+    print_value(found, as_json, "\n".join(_wallet_lines(found, is_escrow, mandate)))
 
 
-def _wallet_lines(found: "Wallet", is_escrow: bool) -> Iterator[str]:
+def stored_mandate(sl: "Sightline") -> "StoredMandate | None":
+    """Return the mandate of the key's workspace, if it has one."""
+    from sightline_client.errors import NotFoundError
+
+    try:
+        return sl.wallet.mandate()
+    except NotFoundError:
+        return None
+
+
+def mandate_text(mandate: "StoredMandate") -> str:
+    """Say what a mandate allows, and until when."""
+    ends = time_text(datetime.fromtimestamp(mandate.valid_until, UTC))
+    until = f"until {ends}" if mandate.valid_until > unix_s() else f"over since {ends}: it allows nothing any more"
+    return f"at most {mandate.max_per_session.usdc} a session and {mandate.max_per_day.usdc} a day (UTC), {until}"
+
+
+def _wallet_lines(found: "Wallet", is_escrow: bool, mandate: "StoredMandate | None") -> Iterator[str]:
     yield f"wallet     {found.wallet_address}, amounts in USDC"
     yield f"balance    {found.tracked_balance.usdc}"
     yield f"allowance  {found.tracked_allowance.usdc}"
@@ -65,6 +90,11 @@ def _wallet_lines(found: "Wallet", is_escrow: bool) -> Iterator[str]:
         free = found.within_key_limits(MicroUsdc(max(0, found.tracked_balance - found.held_micro_usdc)))
         yield f"spendable  {free.usdc} with a payment that the wallet signs, which needs no allowance"
         yield f"           {found.spendable_micro_usdc.usdc} within the allowance"
+        if mandate is None:
+            yield f"mandate    none: without the wallet, the API key cannot buy. {SET_MANDATE} sets one"
+        else:
+            yield f"mandate    {mandate_text(mandate)}"
+            yield "           the API key buys under it without the wallet, within the allowance"
         return
     if found.limits is None:
         yield "limits     none set on the contract"

@@ -199,13 +199,16 @@ class ProgramGroup(TyperGroup):
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
-        """Print the error of a wrong command line as a JSON line on stderr, and exit as without --json."""
+        """Word the error of a wrong command line. With --json, print it as a line on stderr, and exit as without."""
         try:
             yield
         except _UsageError as error:
+            from sightline_client.wording import in_words
+
+            wrong = cast(Any, error)
+            wrong.message = in_words(wrong.message)
             if not self._is_json:
                 raise
-            wrong = cast(Any, error)
             message = str(wrong.format_message()).rstrip(".")
             if wrong.ctx is not None:
                 message += f". `{wrong.ctx.command_path} --help` shows what it takes."

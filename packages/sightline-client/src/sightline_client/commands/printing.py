@@ -1,10 +1,14 @@
 """What commands print: JSON with the fields of the HTTP interface, or text."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import typer
+
+from sightline_client.wording import ENDED
 
 if TYPE_CHECKING:
     from sightline_client import Receipt
@@ -14,6 +18,17 @@ if TYPE_CHECKING:
 def print_warning(text: str, as_json: bool) -> None:
     """Print a sentence on stderr, as a JSON line if asked for."""
     typer.echo(json.dumps({"warning": text}) if as_json else text, err=True)
+
+
+@contextmanager
+def nothing_requested(is_requested: Callable[[], bool], *, as_json: bool) -> Iterator[None]:
+    """Say at a Ctrl-C that nothing was requested, if that is so."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not is_requested():
+            print_warning("Nothing was requested.", as_json)
+        raise
 
 
 def print_value(value: "Model | dict[str, object]", as_json: bool, text: str) -> None:
@@ -36,23 +51,6 @@ PAUSED: Final = {
 def pause_text(reason: str) -> str:
     """Say why a session is paused."""
     return PAUSED.get(reason, reason)
-
-
-ENDED: Final = {
-    "CONSUMER_ENDED": "the consumer ended it",
-    "OPERATOR_ENDED": "the operator ended it",
-    "MAX_DURATION": "its longest duration is over",
-    "LOCATION_STALE": "the operator's device sent no position for too long",
-    "GEOFENCE_EXIT": "the operator was not at the place for too long",
-    "MEDIA_LOST": "the operator's device sent no video for too long",
-    "FUNDS_LOST": "its wallet could no longer pay for it",
-    "CONSUMER_LOST": "the consumer's program asked for nothing for too long",
-    "CONSUMER_CANCELLED": "the consumer cancelled it",
-    "OPERATOR_CANCELLED": "the operator cancelled it",
-    "WAIT_TIMEOUT": "no operator accepted it in time",
-    "START_TIMEOUT": "no operator started it in time",
-    "PLATFORM_ENDED": "the service ended it",
-}
 
 
 def end_text(session: "Session") -> str:

@@ -21,7 +21,7 @@ from sightline_client.commands.options import (
     choice_option,
     usdc_option,
 )
-from sightline_client.commands.printing import end_text, print_value, time_text
+from sightline_client.commands.printing import end_text, nothing_requested, print_value, print_warning, time_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -112,15 +112,21 @@ def request(
     """
     from sightline_client.errors import NoOperatorError, UnavailableError
     from sightline_client.escrow import sign_payment
-    from sightline_client.retry import NO_OPERATOR
+    from sightline_client.retry import NO_OPERATOR, UNSEEN
 
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    asked: list[str] = []
+    with (
+        one_line_errors(as_json=as_json),
+        nothing_requested(lambda: bool(asked), as_json=as_json),
+        client(api, needs_key=True) as sl,
+    ):
         quote, config = sl.quote(lat, lng, seconds=seconds), sl.config()
         wallet = paying_wallet(config)
         quote.require_within(max_charge, seconds)
         if not config.is_escrow:
             warn_of_funds(sl, quote.estimated_total_micro_usdc, as_json=as_json)
         terms = None if wallet is None else sl.sessions.terms(quote.quote_id, seconds=seconds)
+        asked.append(quote.quote_id)
         session = sl.sessions.create(
             lat,
             lng,
@@ -142,6 +148,8 @@ def request(
             cost = f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC."
             runs = f"It runs until `sightline end {session.id}`; `sightline frames` saves its frames."
             typer.echo(f"{cost} {runs}", err=True)
+        if quote.available_operators == 0:
+            print_warning(UNSEEN, as_json)
     print_value(session, as_json, session.id)
 
 

@@ -19,6 +19,7 @@ from sightline_client.commands.access import (
     SCOPES,
     client,
     configured_wallet,
+    named_by,
     one_line_errors,
     own_wallet,
     own_workspace_id,
@@ -39,17 +40,28 @@ from sightline_client.commands.options import (
     id_argument,
     usdc_option,
 )
-from sightline_client.commands.printing import pause_text, payment_text, print_value, say_end, time_text
+from sightline_client.commands.printing import (
+    nothing_requested,
+    pause_text,
+    payment_text,
+    print_value,
+    print_warning,
+    say_end,
+    time_text,
+)
 from sightline_client.runtime import unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
-    from sightline_client import Event, Frame, Sightline
-    from sightline_client.models import ApiKey, MintedKey, MonthStatement, Session, Workspace
+    from sightline_client import Event, Frame, Receipt, Sightline, View
+    from sightline_client.models import ApiKey, ChainConfig, MintedKey, MonthStatement, Session, Workspace
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Watch"
 """Heading of `sightline --help`."""
+
+RESUMES_S: Final = 900.0
+"""How long `listen` tries to connect again: longer than a restart of a server takes."""
 
 app = typer.Typer()
 keys_app = typer.Typer(no_args_is_help=True, help="Manage the API keys of a workspace. Needs SIGHTLINE_WALLET_KEY.")
@@ -259,7 +271,10 @@ def mint_key(
     label: Annotated[str, typer.Argument(help="Name of the key, as `keys list` shows it.")],
     scope: Annotated[
         list[str] | None,
-        typer.Option(help=f"May be repeated: {', '.join(KEY_SCOPES)}. Default: what the roles of the workspace need."),
+        typer.Option(
+            help=f"May be repeated: {', '.join(KEY_SCOPES)} (the last two allow nothing yet). Default: what the roles "
+            "of the workspace need."
+        ),
     ] = None,
     per_session: Annotated[int | None, usdc_option("Most that one session of this key may cost.")] = None,
     per_day: Annotated[int | None, usdc_option("Most that the sessions of this key may cost a day.")] = None,
@@ -348,7 +363,9 @@ def statement(
         month = month or f"{datetime.fromtimestamp(unix_s(), UTC):%Y-%m}"
         found = sl.workspaces.statement(workspace_id, month)
         if pdf is not None:
-            pdf.write_bytes(sl.workspaces.statement_pdf(workspace_id, month))
+            content = sl.workspaces.statement_pdf(workspace_id, month)
+            with named_by("--pdf"):
+                pdf.write_bytes(content)
     print_value(found, as_json, "\n".join(_statement_lines(found)))
 
 
@@ -366,7 +383,8 @@ Out = Annotated[Path, typer.Option(help="Directory for the frames.")]
 
 def _save_frame(frame: "Frame", out: Path, session_id: str, *, as_json: bool) -> None:
     path = out / f"{frame.sequence:08}.jpg"
-    path.write_bytes(frame.jpeg)
+    with named_by("--out"):
+        path.write_bytes(frame.jpeg)
     said = {"sessionId": session_id, "frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
     text = f"{path}: {frame.age_ms} ms old, meter {frame.meter_state}"
     typer.echo(json.dumps(said) if as_json else text, err=True)
@@ -384,6 +402,35 @@ def _say_end_and_wait(session: "Session") -> None:
     say_end(session)
     if session.charged_micro_usdc:
         typer.echo("Waiting until the payment is confirmed.", err=True)
+
+
+def _verified_receipt(view: "View", config: "ChainConfig", *, as_json: bool) -> "Receipt":
+    """Wait for the payment of a view that is over, and verify its receipt. A Ctrl-C says how it is seen later."""
+    try:
+        if not as_json:
+            _say_end_and_wait(view.session)
+        receipt = view.receipt()
+        receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
+    except KeyboardInterrupt:
+        shows = f"`sightline receipt {view.session.id}` shows what is paid."
+        print_warning(f"Session {view.session.id} has ended. {shows}", as_json)
+        raise
+    return receipt
+
+
+def _print_watched(receipt: "Receipt", session: "Session", saved: int, config: "ChainConfig", *, as_json: bool) -> None:
+    said: dict[str, object] = {
+        "id": receipt.session.id,
+        "frames": saved,
+        "endReason": session.end_reason,
+        "cleanSeconds": receipt.seconds,
+        "chargedMicroUsdc": str(receipt.charged),
+        "settlementTxHash": receipt.tx_hash,
+        "isVerified": True,
+    }
+    frames_text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC"
+    text = f"Session {receipt.session.id}: {frames_text}, verified, {payment_text(receipt, is_escrow=config.is_escrow)}"
+    print_value(said, as_json, text)
 
 
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
@@ -411,8 +458,15 @@ def watch(
     from sightline_client.errors import ApiError
     from sightline_client.models import FrameSigning
 
-    with one_line_errors(as_json=as_json, names_sessions=True), client(api, needs_key=True) as sl:
-        out.mkdir(parents=True, exist_ok=True)
+    views: list[View] = []
+    with (
+        one_line_errors(as_json=as_json, names_sessions=True),
+        nothing_requested(lambda: any(view.is_entered for view in views), as_json=as_json),
+        client(api, needs_key=True) as sl,
+    ):
+        with named_by("--out"):
+            out.mkdir(parents=True, exist_ok=True)
+        stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         config = sl.config()
         if signed and config.frame_signing == FrameSigning.OFF:
             raise ValueError("This server does not sign frames. Leave out --signed.")
@@ -423,9 +477,9 @@ def watch(
         view = sl.view(
             lat, lng, seconds=seconds, quote=quote, max_charge=max_charge, operator_wait_s=wait, payer=wallet
         )
+        views.append(view)
         saved, is_stopped = 0, False
         frames = view.frames(fps=fps, width=width, signed=signed or None)
-        stop_like_ctrl_c()  # SIGTERM must end the session too: its meter runs
         try:
             with view:
                 state = "RUNNING"
@@ -447,22 +501,8 @@ def watch(
             if view.is_entered and view.session.started_at is not None and not as_json:
                 typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
             raise
-        if not as_json:
-            _say_end_and_wait(view.session)
-        receipt = view.receipt()
-        receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
-    said: dict[str, object] = {
-        "id": receipt.session.id,
-        "frames": saved,
-        "endReason": view.session.end_reason,
-        "cleanSeconds": receipt.seconds,
-        "chargedMicroUsdc": str(receipt.charged),
-        "settlementTxHash": receipt.tx_hash,
-        "isVerified": True,
-    }
-    frames_text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC"
-    text = f"Session {receipt.session.id}: {frames_text}, verified, {payment_text(receipt, is_escrow=config.is_escrow)}"
-    print_value(said, as_json, text)
+        receipt = _verified_receipt(view, config, as_json=as_json)
+    _print_watched(receipt, view.session, saved, config, as_json=as_json)
     if saved == 0 and not is_stopped:
         if not as_json:
             typer.echo("No frame came: the operator's device sent no video. Try again.", err=True)
@@ -484,7 +524,8 @@ def frames(
         session = sl.sessions.get(session_id)
         if session.state != "LIVE":
             raise ValueError(f"Session {session.id} is {session.state}. It has frames while it is LIVE.")
-        out.mkdir(parents=True, exist_ok=True)
+        with named_by("--out"):
+            out.mkdir(parents=True, exist_ok=True)
         for saved, frame in enumerate(sl.sessions.frames(session.id, fps=fps, width=width), start=1):
             _save_frame(frame, out, session.id, as_json=as_json)
             if saved == count:
@@ -511,7 +552,8 @@ def clip(
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         taken = sl.sessions.clip(session_id, seconds=seconds, signed=signed or None)
         path = out if out.suffix == taken.suffix else out.with_name(out.name + taken.suffix)
-        path.write_bytes(taken.video)
+        with named_by("--out"):
+            path.write_bytes(taken.video)
     said = {"file": str(path), "seconds": taken.seconds, "frames": taken.frames, "ageMs": taken.age_ms}
     print_value(
         said, as_json, f"{path}: {taken.seconds:.1f} s, {taken.frames} frames, the last one {taken.age_ms} ms old"
@@ -546,11 +588,13 @@ def listen(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print events as they happen, until Ctrl-C. Resumes after a lost connection.
+    """Print events as they happen, until Ctrl-C. After a lost connection, tries for 15 minutes to resume.
 
     With --forward-to each event is sent once, as a webhook endpoint would get it.
     """
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    from sightline_client.retry import RetryPolicy
+
+    with one_line_errors(as_json=as_json, says_reconnected=True), client(api, needs_key=True) as sl:
         if session_id is not None:
             stream = sl.sessions.events(session_id)
         else:
@@ -558,6 +602,8 @@ def listen(
         take = _printing() if forward_to is None else _forwarding(sl, forward_to, secret, as_json)
         with stream as events:
             for event in events:
+                # From the first event on: a server that is not reached at the start is given up sooner.
+                sl.transport.retry = RetryPolicy(attempts=1_000, budget_s=RESUMES_S)
                 take(event, as_json)
                 sys.stdout.flush()
 
