@@ -8,18 +8,20 @@ import httpx2
 import pytest
 import trio
 
+from sightline.actors.deps import ActorLimits
 from sightline_client import (
     AsyncSightline,
     EndNotConfirmedError,
     NoOperatorError,
     NotAuthorizedError,
     NotReachedError,
+    RateLimitedError,
     RetryPolicy,
     RevokedApiKeyError,
     SessionOverError,
 )
 from tests.http.fakes import a_clip
-from tests.http.world import Party, data_of, open_world
+from tests.http.world import Party, WorldOptions, data_of, open_world
 
 
 async def test_a_view_leaves_a_lease_with_the_server_for_the_case_that_its_program_is_killed() -> None:
@@ -78,6 +80,23 @@ async def test_a_program_without_a_line_of_code_for_it_is_told_once_that_a_view_
             ("WARNING", "No operator is available at 5.0, 5.5 now. Waiting for one, at most 4 s."),
             ("INFO", f"Session {view.session.id} has an operator. Waiting until its device films."),
         ]
+
+
+async def test_after_three_withdrawn_dispatches_a_view_says_at_once_for_how_long_there_is_no_operator() -> None:
+    async with open_world(WorldOptions(limits=ActorLimits())) as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            for _ in range(3):
+                session = await sl.sessions.create(5.0, 5.5, seconds=60)
+                await sl.sessions.dispatch(session.id)
+                await sl.sessions.end(session.id)
+            with pytest.raises(RateLimitedError, match=r"ended before their start.*Try again in \d+ s") as refused:
+                async with sl.view(5.0, 5.5, operator_wait_s=2):
+                    pass
+            assert refused.value.detail == "dispatch:abandoned"
+            states = [each.state async for each in sl.sessions.list(view="consumer")]
+            assert states == ["CANCELLED"] * 4
 
 
 async def test_a_view_says_that_its_operator_was_not_seen_lately(caplog: pytest.LogCaptureFixture) -> None:

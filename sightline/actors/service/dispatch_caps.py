@@ -67,7 +67,8 @@ class DispatchCaps:
                 Refusal(
                     Code.RATE_LIMITED,
                     "dispatch:abandoned",
-                    f"{ABANDONED_READ} dispatched sessions of the workspace were not started lately",
+                    f"{ABANDONED_READ} dispatched sessions of the workspace were ended before their start, or were not "
+                    "started in time, within 10 minutes",
                     retry_after_s=math.ceil(wait_ms / SECOND_MS),
                 )
             )

@@ -35,6 +35,7 @@ from sightline_client.errors import (
     NotAuthorizedError,
     NotFoundError,
     OutcomeUnknownError,
+    RateLimitedError,
     SightlineError,
     UnavailableError,
 )
@@ -633,6 +634,9 @@ async def _until_live(sl: AsyncSightline, session_id: str) -> Session:
                 except UnavailableError as error:
                     if error.detail != NO_OPERATOR:
                         raise
+                except RateLimitedError:
+                    await _close(sl, session_id)
+                    raise
             await anyio.sleep(POLL_S)
             session = await sl.sessions.get(session_id)
     if session.state == SessionState.REQUESTED:

@@ -16,6 +16,9 @@ IN_PROGRESS: Final = "idempotency:inProgress"
 NO_OPERATOR: Final = "dispatch:noOperator"
 """Not repeated by the transport: it is an answer, and the caller decides how long to wait for an operator."""
 
+HELD_BACK: Final = frozenset({"dispatch:abandoned", "dispatch:unstarted"})
+"""Not repeated by the transport either: dispatches that were not started hold the next one back, for up to a minute."""
+
 UNSEEN: Final = "Its device has not been seen lately, so it may film late, or not at all."
 """Said of an operator that was dispatched although the quote counted none."""
 
@@ -73,7 +76,7 @@ def is_repeatable(error: SightlineError) -> bool:
         case NotReachedError(is_final=is_final):
             return not is_final
         case RateLimitedError(detail=detail):
-            return detail != TOO_MANY_MESSAGES
+            return detail != TOO_MANY_MESSAGES and detail not in HELD_BACK
         case UnavailableError(detail=detail):
             return detail != NO_OPERATOR
         case OutcomeUnknownError(is_repeatable=repeatable):

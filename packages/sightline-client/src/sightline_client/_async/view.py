@@ -17,6 +17,7 @@ from sightline_client.errors import (
     NoOperatorError,
     NotReachedError,
     OutcomeUnknownError,
+    RateLimitedError,
     SessionOverError,
     SightlineError,
     UnavailableError,
@@ -27,7 +28,7 @@ from sightline_client.frame import Frame
 from sightline_client.interrupts import ViewInterrupts, uninterrupted
 from sightline_client.models import OperatorMessage, Quote, Session
 from sightline_client.money import require_whole_micro_usdc
-from sightline_client.retry import NO_OPERATOR, UNSEEN
+from sightline_client.retry import HELD_BACK, NO_OPERATOR, UNSEEN
 from sightline_client.runtime import REQUESTED_SESSION, async_finish, async_sleep, monotonic_s
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
@@ -186,6 +187,13 @@ class AsyncView:
                 return
             except InvalidStateError:  # an operator accepted it, or it is over
                 return
+            except RateLimitedError as error:
+                delay_s = float(error.retry_after_s or 1)
+                if error.detail not in HELD_BACK or delay_s > deadline_s - monotonic_s():
+                    raise
+                LOG.warning("%s Waiting for that.", error)
+                await async_sleep(delay_s)
+                continue
             except UnavailableError as error:
                 if error.detail != NO_OPERATOR:
                     raise
