@@ -8,6 +8,7 @@ import httpx
 from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
+    DESK,
     PATIENCE_MS,
     PHONE,
     ConsoleServer,
@@ -69,6 +70,10 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         consumer.shows("#operator", "± 8 m")
         expect(consumer.page.locator(".facts [role=timer]")).to_have_text(re.compile(r"4:\d\d"))
         consumer.shows("#extend", re.compile(r"at most [\d.]+\sUSDC more"))
+        expect(consumer.page.locator(".so-far")).to_be_hidden()
+        consumer.page.set_viewport_size(PHONE)
+        consumer.shows(".so-far", re.compile(r"Time left 4:\d\d · 0\.\d+\sUSDC"))
+        consumer.page.set_viewport_size(DESK)
         consumer.page.select_option("#extend-by", "60")
         consumer.click("#extend")
         consumer.shows(".facts", "6:00")

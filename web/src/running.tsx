@@ -57,7 +57,9 @@ export function Running() {
   useEffect(() => {
     if (isSeen) forgetEnds([seen]);
   }, [seen, isSeen]);
-  const over = parties.filter((each) => each.state === "ENDED" && ran.has(each.id) && each.id !== seen && !closed.value.has(each.id));
+  // Below a picture that runs they would be in the way; they come back after it.
+  const isWatching = told.value.get(seen)?.state === "LIVE";
+  const over = isWatching ? [] : parties.filter((each) => each.state === "ENDED" && ran.has(each.id) && each.id !== seen && !closed.value.has(each.id));
   over.sort((one, other) => Date.parse(other.endedAt ?? "") - Date.parse(one.endedAt ?? ""));
   const older = over.slice(ENDS_MAX).map((each) => each.id);
   return (

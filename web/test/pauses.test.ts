@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gapsOf, inSeconds, merged, pauseEndsAt, pausedMs, type Pause } from "../src/live/pauses";
+import { gapsOf, inSeconds, merged, pauseEndsAt, pausedMs, timeEndsAt, type Pause } from "../src/live/pauses";
 
 const T0 = Date.parse("2026-11-25T10:00:00Z");
 const at = (seconds: number): string => new Date(T0 + seconds * 1000).toISOString();
@@ -17,20 +17,22 @@ test("pauses that overlap count once", () => {
 });
 
 test("an open pause ends the session after 60 s", () => {
-  assert.equal(pauseEndsAt(meter()), null);
-  assert.equal(pauseEndsAt(meter(pause(5, 9))), null);
-  assert.equal(pauseEndsAt(meter(pause(10, null))), after(70));
+  assert.equal(pauseEndsAt(meter(), null), null);
+  assert.equal(pauseEndsAt(meter(pause(5, 9)), null), null);
+  assert.equal(pauseEndsAt(meter(pause(10, null)), null), after(70));
+  const oneMinute = timeEndsAt({ startedAt: new Date(after(0)).toISOString(), maxDurationSeconds: 60 });
+  assert.equal(pauseEndsAt(meter(pause(10, null)), oneMinute), after(60));
 });
 
 test("an open pause that another one leads into begins with that one", () => {
-  assert.equal(pauseEndsAt(meter(pause(10, 30), pause(25, null))), after(70));
-  assert.equal(pauseEndsAt(meter(pause(25, null), pause(10, 30))), after(70));
+  assert.equal(pauseEndsAt(meter(pause(10, 30), pause(25, null)), null), after(70));
+  assert.equal(pauseEndsAt(meter(pause(25, null), pause(10, 30)), null), after(70));
 });
 
 test("all pauses together end the session after 180 s", () => {
   const before = [pause(0, 50), pause(60, 110), pause(120, 165)];
-  assert.equal(pauseEndsAt(meter(...before, pause(200, null))), after(235));
-  assert.equal(pauseEndsAt(meter(...before, pause(20, 40), pause(200, null))), after(235), "a pause within another counts once");
+  assert.equal(pauseEndsAt(meter(...before, pause(200, null)), null), after(235));
+  assert.equal(pauseEndsAt(meter(...before, pause(20, 40), pause(200, null)), null), after(235), "a pause within another counts once");
 });
 
 test("each part of a pause has the reasons of its own time, and the parts add up", () => {

@@ -85,11 +85,15 @@ export function inSeconds(parts: readonly Pick<Gap, "from" | "to">[], notCharged
 /** Milliseconds that are in at least one pause. */
 export const pausedMs = (pauses: readonly Pause[], endMs: number): number => merged(pauses, endMs).reduce((sum, [from, to]) => sum + Math.max(0, to - from), 0);
 
-/** When the open pause ends the session: 60 s of one pause, or 180 s of all. */
-export function pauseEndsAt({ windows }: Pick<Model["Meter"], "windows">): number | null {
+/** When the session ends by its longest time; null before its start. */
+export const timeEndsAt = ({ startedAt, maxDurationSeconds }: Pick<Model["Session"], "startedAt" | "maxDurationSeconds">): number | null =>
+  startedAt === null ? null : Date.parse(startedAt) + maxDurationSeconds * 1000;
+
+/** When a session that is paused ends by itself: after 60 s of one pause, 180 s of all, or by its longest time. */
+export function pauseEndsAt({ windows }: Pick<Model["Meter"], "windows">, timeEnds: number | null): number | null {
   if (windows.every((each) => each.to !== null)) return null;
   const spans = merged(windows, Infinity);
   const [since] = spans.at(-1) ?? [0];
   const before = spans.slice(0, -1).reduce((sum, [from, to]) => sum + to - from, 0);
-  return since + Math.min(PAUSE_MAX_MS, PAUSES_MAX_MS - before);
+  return Math.min(since + Math.min(PAUSE_MAX_MS, PAUSES_MAX_MS - before), timeEnds ?? Infinity);
 }

@@ -14,7 +14,7 @@ import { endingOf, noteEnd } from "../live/endings";
 import { Lens } from "../live/lens";
 import { JobAlerts } from "../live/push";
 import { Messages, Newest } from "../live/messages";
-import { pauseEndsAt } from "../live/pauses";
+import { pauseEndsAt, timeEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
 import { wordOf } from "../live/reasons";
 import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Suspended, Switch, Unread, grossRows, useReading, useTitle } from "../parts";
@@ -401,7 +401,8 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
   const params = { path: { id: shown.id }, header: once() };
   const most = usdc(withoutFee(shown.holdMicroUsdc, shown.platformFeeBps));
   const away = fix === null ? null : distanceM(fix.lat, fix.lng, shown.requestedLat, shown.requestedLng);
-  const ends = meter === null ? null : pauseEndsAt(meter);
+  const ends = meter === null ? null : pauseEndsAt(meter, timeEndsAt(shown));
+  const timeEnds = timeEndsAt(shown);
   const isOutside = away !== null && away > shown.radiusMeters;
   const area = (
     <PlaceMap
@@ -425,14 +426,14 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
       <Card title={t("jobTitle")} aside={shown.expiresAt !== null && <span class="dim"><Icon name="clock" /> <Countdown until={shown.expiresAt} /></span>}>
         <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
         <Facts rows={[
-          [t("place"), <a href={onMap(shown)}>{point(shown.requestedLat, shown.requestedLng)}</a>],
+          [t("place"), <a href={onMap(shown)}>{t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: metres(shown.radiusMeters) })}</a>],
           ...(away === null ? [] : [[t("away"), metres(away)] as const]),
           [t("longest"), clock(shown.maxDurationSeconds)],
           [t("earnAtMost"), most],
         ]} />
-        {isOutside && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
+        {isOutside && <Banner kind="warn" icon="warn">{t("outsideFirst", { radius: metres(shown.radiusMeters) })}</Banner>}
         {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}</Banner>}
-        <Button id="start" kind="main" disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
+        <Button id="start" kind={isOutside ? "plain" : "main"} disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
         <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null), notify("declined"))}>{t("decline")}</Button>
         <p class="hint">{t(now.value - Date.parse(shown.assignedAt ?? "") < DECLINE_FREE_MS ? "declineHint" : "declineCounts")}</p>
         {area}
@@ -455,7 +456,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
           [t("proved"), clock(shown.cleanSeconds)],
           [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))],
           [t("longest"), clock(shown.maxDurationSeconds)],
-          ...(shown.startedAt === null ? [] : [[t("timeLeft"), <Countdown until={Date.parse(shown.startedAt) + shown.maxDurationSeconds * 1000} />] as const]),
+          ...(timeEnds === null ? [] : [[t("timeLeft"), <Countdown until={timeEnds} />] as const]),
           ...(away === null ? [] : [[t("away"), metres(away)] as const]),
         ]} />
         <Confirm id="stop" question={t("stopAsk", { amount: usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps)) })} action={t("stopFilming")} run={stop}>{t("stopFilming")}</Confirm>

@@ -114,7 +114,7 @@ function Limits({ address, allowance }: { address: string; allowance: bigint }) 
   return (
     <Card title={t("spendingLimits")}>
       <p class="dim">{t(config.value?.isEscrow ? "mandateText" : "spendingLimitsText")}</p>
-      <form class="form" onSubmit={(event) => event.preventDefault()}>
+      <form class="form" onSubmit={(event) => event.preventDefault()} onKeyDown={pressNext}>
         <Field label={t("allowanceNew")} hint={t("allowanceNow", { amount: usdc(allowance) })} {...wrong(approve.value, amount)}>
           <div class="with-button">
             <input id="allowance" inputMode="decimal" value={approve.value} placeholder="25.00" onInput={(event) => (approve.value = event.currentTarget.value)} />
@@ -125,6 +125,14 @@ function Limits({ address, allowance }: { address: string; allowance: bigint }) 
       </form>
     </Card>
   );
+}
+
+/** Enter in a field presses the button that belongs to it: the form has several. */
+function pressNext(event: KeyboardEvent): void {
+  const field = event.target;
+  if (event.key !== "Enter" || !(field instanceof HTMLInputElement)) return;
+  const buttons = [...(field.form?.querySelectorAll("button") ?? [])];
+  buttons.find((each) => field.compareDocumentPosition(each) & Node.DOCUMENT_POSITION_FOLLOWING)?.click();
 }
 
 async function signerOf(address: string): Promise<Signer> {

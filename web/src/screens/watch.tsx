@@ -8,7 +8,7 @@ import { extendSession } from "../chain/payment";
 import { clock, distanceM, metres, point, positionOf, timeOf, usdc, withoutFee } from "../format";
 import { endingOf, noteEnd } from "../live/endings";
 import { Messages, Tell } from "../live/messages";
-import { pausedMs, pauseEndsAt } from "../live/pauses";
+import { pausedMs, pauseEndsAt, timeEndsAt } from "../live/pauses";
 import { Picture } from "../live/picture";
 import { REASONS, wordOf } from "../live/reasons";
 import { reopenedBy } from "../live/reopened";
@@ -103,7 +103,7 @@ export default function Watch() {
             <Waiting session={shown} mayAct={mayAct} />
           )}
           {wish.length > TITLE_MAX && <p class="wish">{wish}</p>}
-          {meter.value !== null && shown.state === "LIVE" && <Pause meter={meter.value} />}
+          {meter.value !== null && shown.state === "LIVE" && <Pause session={shown} meter={meter.value} />}
           {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}
           {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
         </div>
@@ -208,6 +208,7 @@ function Screen({ session, charged, url, isServerAway, snapshots }: ScreenProps)
     snapshots.value = [made, ...snapshots.value];
     notify("snapshotTaken");
   };
+  const timeEnds = timeEndsAt(session);
   const seconds = Math.min(CLIP_S, config.value?.clipSeconds ?? 0);
   const save = async (): Promise<void> => {
     snapshots.value = [await clip(here, session.id, seconds), ...snapshots.value];
@@ -215,6 +216,7 @@ function Screen({ session, charged, url, isServerAway, snapshots }: ScreenProps)
   };
   return (
     <Picture connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
+      {timeEnds !== null && <p class="so-far">{t("timeLeft")} <Countdown until={timeEnds} /> · {usdc(shareOf(session, charged))}</p>}
       <End session={session} charged={charged} />
       <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
       {seconds > 0 && <Button id="save-clip" run={save}><Icon name="download" />{t("clip", { count: seconds })}</Button>}
@@ -248,8 +250,8 @@ const SavedClip = ({ session, saved, close }: { session: Session; saved: Clip; c
   );
 };
 
-function Pause({ meter }: { meter: Meter }) {
-  const ends = pauseEndsAt(meter);
+function Pause({ session, meter }: { session: Session; meter: Meter }) {
+  const ends = pauseEndsAt(meter, timeEndsAt(session));
   if (ends === null) return null;
   const reason = meter.windows.find((each) => each.to === null)?.reason ?? null;
   return (
@@ -290,6 +292,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
   const rate = BigInt(session.ratePerSecondMicroUsdc);
   const hold = BigInt(session.holdMicroUsdc);
   const isLive = session.state === "LIVE";
+  const timeEnds = timeEndsAt(session);
   const proved = meter?.cleanSeconds ?? session.cleanSeconds;
   const isRunning = isLive && !isServerAway && session.meterState === "RUNNING" && session.startedAt !== null;
   const running = isRunning ? Math.floor((now.value - Date.parse(session.startedAt ?? "")) / 1000) - Math.floor(pausedMs(meter?.windows ?? [], now.value) / 1000) : proved;
@@ -316,7 +319,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
         rows={[
           [t("proved"), <span class="number"><strong id="proved">{clock(proved)}</strong>{isLive && estimate > proved && <span class="dim"> {t("about", { time: clock(estimate) })}</span>}</span>],
           [t("longest"), clock(session.maxDurationSeconds)],
-          ...(isLive && session.startedAt !== null ? [[t("timeLeft"), <Countdown until={Date.parse(session.startedAt) + session.maxDurationSeconds * 1000} />] as const] : []),
+          ...(isLive && timeEnds !== null ? [[t("timeLeft"), <Countdown until={timeEnds} />] as const] : []),
           ...(isConsumer ? [] : grossRows(charged, session.platformFeeBps)),
           [t(isConsumer ? "ratePerSecond" : "chargedPerSecond"), usdc(rate)],
           ...(operator === null || !isLive ? [] : [[t("operatorAway"), <span id="operator">{t("plusMinus", { distance: metres(distanceM(operator.lat, operator.lng, session.requestedLat, session.requestedLng)), accuracy: metres(operator.accuracyMeters) })}</span>] as const]),
