@@ -107,7 +107,7 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
         waiting = await request(world, consumer)
         told = await sightline(world, consumer, "tell", waiting, "turn left")
-        extended = await sightline(world, consumer, "extend", waiting)
+        extended = await sightline(world, consumer, "extend", waiting, "60")
         refused = await sightline(world, consumer, "frames", waiting)
         session_id = (await world.live(consumer, operator))["id"]
         async with trio.open_nursery() as showing:
@@ -118,6 +118,7 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
         state = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"]
         narrow = await sightline(world, consumer, "frames", session_id, "--width", "4")
         none = await sightline(world, consumer, "extend", session_id, "0", "--json")
+        unsaid = await sightline(world, consumer, "extend", session_id)
     assert "The session is REQUESTED: wait until it is LIVE" in told.stderr
     assert "The session is REQUESTED: wait until it is LIVE" in extended.stderr
     assert (refused.returncode, refused.stderr) == (
@@ -127,6 +128,7 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
     (saved,) = (tmp_path / "out").iterdir()
     assert saved.read_bytes()[:2] == b"\xff\xd8"
     assert state == "LIVE"
+    assert (unsaid.returncode, "Say for how many seconds" in unsaid.stderr) == (2, True)
     assert narrow.returncode == 2
     assert "Invalid value for '--width': must be at least 16" in narrow.stderr
     assert json.loads(none.stderr)["message"].startswith("Invalid value for 'seconds': must be at least 1.")

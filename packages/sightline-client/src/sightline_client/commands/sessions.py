@@ -187,7 +187,7 @@ def _end(sl: "Sightline", session_id: str) -> "Session":
 def extend(
     session_id: SessionId,
     seconds: Annotated[
-        int | None, typer.Argument(min=1, help="Added to the longest duration; default: 600.", show_default=False)
+        int | None, typer.Argument(min=1, help="Added to the longest duration.", show_default=False)
     ] = None,
     seconds_option: Annotated[int | None, typer.Option("--seconds", min=1, help="The same as an option.")] = None,
     max_charge: Annotated[int | None, usdc_option("Highest charge of the whole session; more is refused.")] = None,
@@ -200,7 +200,9 @@ def extend(
 
     if seconds is not None and seconds_option is not None:
         raise typer.BadParameter(f"The seconds are given twice. Leave out {seconds} or --seconds {seconds_option}.")
-    more = seconds or seconds_option or 600
+    more = seconds or seconds_option
+    if more is None:
+        raise typer.BadParameter(f"Say for how many seconds, such as `sightline extend {session_id} 300`.")
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         wallet, payment = configured_wallet(), None
         now = None if wallet is None and max_charge is None else sl.sessions.get(session_id)
