@@ -111,3 +111,11 @@ def test_alternatives_and_paused_layers_are_read_and_their_number_is_bounded():
     names = [f"l{number}" for number in range(12)]
     answer, _ = answer_to(a_simulcast_offer(*names, simulcast="send ~l0,l1;" + ";".join(names[2:])))
     assert "a=simulcast:recv l0;l2;l3;l4;l5;l6;l7;l8\r\n" in answer
+
+
+def test_a_browser_is_told_to_begin_with_a_bitrate_for_a_picture_that_can_be_recognised():
+    for most_bps, start_kbps in ((0, 1_500), (6_000_000, 1_500), (500_000, 500)):
+        answer, _ = answer_to(an_obs_offer(), bitrate_max_bps=most_bps)
+        (told,) = [line for line in answer.splitlines() if "x-google-start-bitrate" in line]
+        assert told.startswith("a=fmtp:96 ")
+        assert f"x-google-start-bitrate={start_kbps}" in told.split(" ", 1)[1].split(";")
