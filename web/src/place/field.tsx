@@ -84,8 +84,8 @@ export function PlaceField({ id, label, hint, place, children }: PlaceFieldProps
     const count = options.value.length;
     if (event.key === "Enter") {
       const picked = options.value[Math.max(0, active.value)];
-      // What is only alike is offered, and chosen by a second Enter.
-      if (picked?.isAlike === true && active.value < 0) active.value = 0;
+      // What is only alike is offered, and chosen by a second Enter. A street that is found after the first one is meant.
+      if (picked?.isAlike === true && active.value < 0) [active.value, chosenByEnter.value] = [0, text.value];
       else if (picked !== undefined) choose(picked);
       else if (isName.value || isCode.value) chosenByEnter.value = text.value;
     } else if (event.key === "Escape") {
