@@ -32,7 +32,7 @@ from sightline.video.worker_link import WorkerLink, start_worker
 from sightline.video.worker_template import WorkerTemplate, open_template
 
 CONFIGURE_S: Final = 60.0
-"""Time for a new worker to open its ports and inputs; 20 s on a busy machine."""
+"""Time limit for a new worker to open its ports and its inputs."""
 RESTART_WAIT_S: Final = 4.0
 """How long a request waits for a worker that is being restarted."""
 BACKOFF_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0)

@@ -91,9 +91,12 @@ async def test_after_three_withdrawn_dispatches_a_view_says_at_once_for_how_long
                 session = await sl.sessions.create(5.0, 5.5, seconds=60)
                 await sl.sessions.dispatch(session.id)
                 await sl.sessions.end(session.id)
+            view = sl.view(5.0, 5.5, operator_wait_s=2)
+            assert not view.is_requested
             with pytest.raises(RateLimitedError, match=r"ended before their start.*Try again in \d+ s") as refused:
-                async with sl.view(5.0, 5.5, operator_wait_s=2):
+                async with view:
                     pass
+            assert view.is_requested
             assert refused.value.detail == "dispatch:abandoned"
             states = [each.state async for each in sl.sessions.list(view="consumer")]
             assert states == ["CANCELLED"] * 4

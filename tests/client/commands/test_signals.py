@@ -56,7 +56,7 @@ def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_a_command_exits_prints_no_traceback(tmp_path: Path) -> None:
-    """As the second one of somebody in a hurry, which comes when the command is over."""
+    """A user presses Ctrl-C twice, and the second SIGINT arrives while the interpreter exits."""
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os, signal\natexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
     )

@@ -17,7 +17,10 @@ NO_OPERATOR: Final = "dispatch:noOperator"
 """Not repeated by the transport: it is an answer, and the caller decides how long to wait for an operator."""
 
 HELD_BACK: Final = frozenset({"dispatch:abandoned", "dispatch:unstarted"})
-"""Not repeated by the transport either: dispatches that were not started hold the next one back, for up to a minute."""
+"""Refusals (429) of a dispatch because earlier sessions of the workspace were dispatched and never started.
+
+Not repeated by the transport: the caller decides whether to wait, for up to a minute.
+"""
 
 UNSEEN: Final = "Its device has not been seen lately, so it may film late, or not at all."
 """Said of an operator that was dispatched although the quote counted none."""

@@ -64,7 +64,7 @@ class AsyncEvents:
                 if delay_s is None:
                     # The text of a protocol error can quote the API key.
                     raise error from (None if isinstance(lost, httpx2.ProtocolError) else lost)
-                self._transport.note_failure(error, is_lost=attempt > 1)  # the first one is often no more than a hiccup
+                self._transport.note_failure(error, is_lost=attempt > 1)  # the first attempt often succeeds at once
             await async_sleep(delay_s)
 
     async def _next_of_stream(self) -> Event:

@@ -99,6 +99,11 @@ class AsyncView:
         return self._session is not None
 
     @property
+    def is_requested(self) -> bool:
+        """Whether the request for a session was sent, also if its answer is not known."""
+        return self._is_requested
+
+    @property
     def quote(self) -> Quote | None:
         """The quote that set the rate."""
         return self._quote
@@ -178,7 +183,8 @@ class AsyncView:
         while True:
             try:
                 self._session = await self._sessions.dispatch(self.session.id)
-                # The quote counts the operators whose device was seen; one that came during a wait is not known.
+                # The quote counts operators whose device sent a heartbeat within a minute. It says nothing about an
+                # operator who came online after it.
                 counted = 1 if self._quote is None else self._quote.available_operators
                 if is_first and not is_said and self._requires_coverage and counted == 0:
                     LOG.warning("Session %s has an operator. %s Waiting until it films.", self.session.id, UNSEEN)

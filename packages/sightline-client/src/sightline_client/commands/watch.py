@@ -461,7 +461,7 @@ def watch(
     views: list[View] = []
     with (
         one_line_errors(as_json=as_json, names_sessions=True),
-        nothing_requested(lambda: any(view.is_entered for view in views), as_json=as_json),
+        nothing_requested(lambda: any(view.is_requested for view in views), as_json=as_json),
         client(api, needs_key=True) as sl,
     ):
         with named_by("--out"):
@@ -588,7 +588,7 @@ def listen(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print events as they happen, until Ctrl-C. After a lost connection, tries for 15 minutes to resume.
+    """Print events as they happen, until Ctrl-C. If the connection is lost, try for 15 minutes to connect again.
 
     With --forward-to each event is sent once, as a webhook endpoint would get it.
     """
