@@ -9,7 +9,6 @@ from pydantic.alias_generators import to_camel
 from sightline_client.models import KeyLimitsToday, Quote, Session, SessionState, StoredMandate, Wallet
 from sightline_client.models.base import Time
 from sightline_client.money import MicroUsdc, usdc
-from sightline_client.runtime import unix_s
 
 ANOTHER_VIEW: Final = "For another view call check_place."
 NEXT_STEP: Final = {
@@ -180,8 +179,8 @@ class WalletAnswer(Answer):
         )
 
     def under(self, mandate: StoredMandate | None) -> "WalletAnswer":
-        """Add the mandate of a workspace whose payments are held in escrow: without one, its key buys nothing."""
-        if mandate is None or mandate.valid_until <= unix_s():
+        """Add the valid mandate of a workspace whose payments are held in escrow: without one, its key buys nothing."""
+        if mandate is None:
             return self.model_copy(update={"available_usdc": "0", "next_step": NO_MANDATE})
         limits = (mandate.max_per_session, mandate.max_per_day, usdc(self.available_usdc))
         return self.model_copy(

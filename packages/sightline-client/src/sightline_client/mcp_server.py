@@ -43,7 +43,7 @@ from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SessionState, SettlementState, StoredMandate
 from sightline_client.money import MicroUsdc
 from sightline_client.retry import NO_OPERATOR, UNSEEN
-from sightline_client.runtime import async_finish
+from sightline_client.runtime import async_finish, unix_s
 from sightline_client.wording import ENDED, in_words
 
 try:
@@ -539,11 +539,12 @@ def require_extensible(session: Session, limit: MicroUsdc, seconds: int) -> bool
 
 
 async def _mandate(sl: AsyncSightline) -> StoredMandate | None:
-    """Return the mandate of the workspace, if it has one."""
+    """Return the mandate of the workspace, if it has one that is not over."""
     try:
-        return await sl.wallet.mandate()
+        found = await sl.wallet.mandate()
     except NotFoundError:
         return None
+    return found if found.valid_until > unix_s() else None
 
 
 async def _created(
