@@ -11,6 +11,7 @@ from sightline.bootstrap.listeners.ports import Ports
 from sightline.bootstrap.observability.readiness import Readiness
 from sightline.bootstrap.options.http import edge_options, resource_options
 from sightline.bootstrap.start_errors import check_setting
+from sightline.config.addresses import read_networks
 from sightline.domain.access import Principal
 from sightline.domain.refusal import Refusal
 from sightline.evidence.certificates import SigningIdentity, load_identity
@@ -18,6 +19,7 @@ from sightline.evidence.signing import C2paEvidence
 from sightline.http.asgi.app import build_app
 from sightline.http.asgi.traced import TracedApp, observing
 from sightline.http.audit import Audit
+from sightline.http.budgets import RateLimits
 from sightline.http.internal.admin import AdminResources
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.internal.operations import OperationResources
@@ -28,7 +30,7 @@ from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
 from sightline.http.pipeline.options import PipelineOptions, PipelineServices
-from sightline.http.pipeline.rate_limit import RateLimits, RateSharing
+from sightline.http.pipeline.rate_limit import RateSharing
 from sightline.http.pipeline.routes import routes_of
 from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.http.recent_failures import RecentFailures
@@ -173,7 +175,7 @@ def public_listener(core: Core, ports: Ports) -> ListenerOptions:
     return ListenerOptions(
         sock=ports.public,
         tls=tls,
-        trusted_proxies=TrustedProxies.parse(settings.trusted_proxies),
+        trusted_proxies=TrustedProxies(read_networks(settings.trusted_proxies)),
         accept_batch=ListenerOptions().accept_batch if ports.shared_from is None else SHARED_ACCEPT_BATCH,
         passing=None if tls is not None else connection_passing(core.membership.peers, ports.shared_from),
     )

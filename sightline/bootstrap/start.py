@@ -27,6 +27,7 @@ from sightline.bootstrap.database import open_migrated_database, open_relations,
 from sightline.bootstrap.membership.bus import require_protected_nats
 from sightline.bootstrap.membership.member import keep_lease, open_membership
 from sightline.bootstrap.membership.peer_wakeups import connect_wakeups
+from sightline.bootstrap.options.actors import actor_limits
 from sightline.bootstrap.options.core import chain_options
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import Sampler
@@ -200,7 +201,9 @@ def _make_actors(base: Base, stores: Stores, chain: ChainService, video: Video, 
         ids=base.ids,
         rng=random.Random(base.ids.token_bytes(16)),  # noqa: S311  (jitter of backoffs, never a secret)
         limits=replace(
-            base.settings.limits(), session_cap_micro=chain.limits.session_cap, rate_max_micro=chain.limits.max_rate
+            actor_limits(base.settings),
+            session_cap_micro=chain.limits.session_cap,
+            rate_max_micro=chain.limits.max_rate,
         ),
         watchers=Watchers(),
         owned=membership.owned,

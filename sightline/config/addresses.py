@@ -2,11 +2,13 @@
 
 import ipaddress
 import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-from sightline.domain.addresses import parse_address
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+CONTRACT: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 HOST: Final = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
 )
@@ -74,7 +76,7 @@ def check_contract_address(text: str) -> str:
     Raises:
         ValueError: It is none.
     """
-    if parse_address(text) is None:
+    if not CONTRACT.fullmatch(text):
         raise ValueError("write 0x and 40 hexadecimal digits")
     return text
 
@@ -92,6 +94,15 @@ def check_ip_address(address: str) -> str:
     return address
 
 
+def read_networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    """Read addresses and networks, such as 10.0.0.2, 172.16.0.0/12 or fd00::/8.
+
+    Raises:
+        ValueError: A text is neither.
+    """
+    return tuple(map(_network, texts))
+
+
 def check_port_range(first: int, last: int) -> None:
     """Accept 0 and 0, for any free port, or a first port that is not above the last.
 
@@ -102,3 +113,12 @@ def check_port_range(first: int, last: int) -> None:
         raise ValueError("set both ends of the range, or neither")
     if first > last:
         raise ValueError(f"the range {first} to {last} is empty")
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{text!r} is neither an address nor a network ({error}): write 10.0.0.2 or 10.0.0.0/8"
+        ) from None

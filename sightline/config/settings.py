@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from sightline.actors.deps import ActorLimits
 from sightline.config.addresses import (
     check_base_url,
     check_contract_address,
@@ -18,15 +17,10 @@ from sightline.config.addresses import (
     check_http_url,
     check_ip_address,
     check_port_range,
+    read_networks,
 )
-from sightline.domain.geofence import FenceLimits
-from sightline.domain.metering import MeterLimits
-from sightline.domain.operator.machine import AcceptPolicy
-from sightline.domain.session.model import SessionLimits
-from sightline.domain.units import SECOND_MS, MicroUsdc
 from sightline.domain.webhooks import RETRY_SECONDS
-from sightline.http.pipeline.rate_limit import RateLimits
-from sightline.http.server import TrustedProxies
+from sightline.http.budgets import RateLimits
 from sightline.storage.database.url import check_database_url
 from sightline.system.secrets import FILE_NAME as SECRETS_FILE
 from sightline.video.options import read_ice_servers
@@ -612,7 +606,7 @@ class Settings(BaseModel):
     @classmethod
     def _check_proxies(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         """Parse the networks once, so that an error names the setting."""
-        TrustedProxies.parse(values)
+        read_networks(values)
         return values
 
     @field_validator("rate_budgets")
@@ -753,42 +747,3 @@ class Settings(BaseModel):
     def nats_servers(self) -> tuple[str, ...]:
         """URLs of the NATS servers; empty if this server is alone."""
         return _split_urls(self.nats_url)
-
-    def limits(self) -> ActorLimits:
-        """Return the business rules in the form that the actors need."""
-        meter = MeterLimits(
-            silence_ms=self.silence_seconds * SECOND_MS,
-            grace_ms=self.silence_grace_seconds * SECOND_MS,
-            pause_max_ms=self.pause_max_seconds * SECOND_MS,
-            paused_total_max_ms=self.paused_total_max_seconds * SECOND_MS,
-        )
-        fence = FenceLimits(
-            accuracy_max_m=self.accuracy_max_meters,
-            outside_fixes=self.outside_fixes,
-            coarse_fixes=self.coarse_fixes,
-        )
-        session = SessionLimits(
-            start_timeout_ms=self.start_timeout_seconds * SECOND_MS,
-            drone_start_timeout_ms=self.drone_start_timeout_seconds * SECOND_MS,
-            meter=meter,
-            fence=fence,
-        )
-        return ActorLimits(
-            session=session,
-            platform_fee_bps=self.platform_fee_bps,
-            minimum_s=self.minimum_seconds,
-            base_rate=MicroUsdc(self.base_rate_micro_usdc),
-            corridors=self.corridors,
-            quote_ttl_ms=self.quote_ttl_seconds * SECOND_MS,
-            dispatch_mode=self.dispatch_mode,
-            seen_within_ms=self.seen_within_seconds * SECOND_MS,
-            accept=AcceptPolicy(
-                assignments_max=self.operator_assignments_max,
-                is_verified=self.accept_policy == "verified",
-                seen_within_ms=self.seen_within_seconds * SECOND_MS,
-            ),
-            unstarted_dispatches_max=self.consumer_dispatches_max,
-            dispatch_ack_ms=self.dispatch_ack_seconds * SECOND_MS,
-            unfunded_sessions_max=self.unfunded_sessions_max,
-            funds_policy=self.funds_policy,
-        )

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from sightline.config import Settings, load_settings
+from sightline.config.addresses import read_networks
 from sightline.config.loading import OTHER_VARIABLES
 from sightline.http.server import TrustedProxies
 
@@ -63,7 +64,7 @@ def test_the_proxy_of_the_compose_file_is_trusted_wherever_docker_puts_it() -> N
     compose: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     value = compose["services"]["sightline"]["environment"]["SIGHTLINE_TRUSTED_PROXIES"]
     settings = load_settings({"SIGHTLINE_TRUSTED_PROXIES": value}).settings
-    proxies = TrustedProxies.parse(settings.trusted_proxies)
+    proxies = TrustedProxies(read_networks(settings.trusted_proxies))
     for address in ("172.17.0.2", "172.18.0.4", "172.31.0.2", "192.168.0.2", "192.168.240.3"):
         assert proxies.trusts(address), address
         assert proxies.caller([(b"x-forwarded-for", b"203.0.113.7")], (address, 1)) == ("203.0.113.7", 0)

@@ -41,13 +41,13 @@ from sightline.http.asgi.app import build_app
 from sightline.http.asgi.cors import Cors
 from sightline.http.asgi.mcp_endpoint import McpEndpoint
 from sightline.http.audit import Audit
+from sightline.http.budgets import RateLimits
 from sightline.http.internal.operations import OperationResources
 from sightline.http.metrics import MetricFamily, Metrics
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import AllowedHosts
 from sightline.http.pipeline.options import PipelineOptions, PipelineServices
-from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.router import Router
 from sightline.http.pipeline.routes import AnyRoute, Route, routes_of
 from sightline.http.pipeline.stream_tickets import StreamTickets

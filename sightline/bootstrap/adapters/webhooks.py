@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import final
 
+from sightline.bootstrap.options.actors import actor_limits
 from sightline.config import Settings
 from sightline.domain.value import Value, replace
 from sightline.http.metrics import MetricFamily
@@ -40,7 +41,7 @@ class Webhooks(Value, kw_only=True):
 def make_webhooks(settings: Settings, secrets: Secrets, database: Database, clock: Clock, ids: Ids) -> Webhooks:
     """Create the parts of the webhooks and of Web Push. Run `dispatcher` and `pushes` for deliveries."""
     store, signer = PostgresWebhooks(database), WebhookSigner(secrets.customer_webhook_key)
-    render = partial(message_body, limits=settings.limits().session)
+    render = partial(message_body, limits=actor_limits(settings).session)
     options = WebhookClientOptions(allows_loopback=settings.webhook_allow_loopback)
     client = WebhookClient(clock, options)
     allows_loopback, push_store = settings.webhook_allow_loopback, PostgresPushes(database)

@@ -5,9 +5,9 @@ from typing import Final
 
 from sightline.bootstrap.listeners.own_tls import CA, FOLDER
 from sightline.config import Settings
+from sightline.http.budgets import RateLimits
 from sightline.http.pipeline.listener_access import AllowedHosts, ListenerAccess
 from sightline.http.pipeline.options import PipelineOptions
-from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.server import Limits as HttpLimits
 from sightline.http.services import ResourceOptions
 from sightline.system.secrets import Secrets

@@ -15,11 +15,11 @@ import trio
 
 from sightline.domain.refusal import Code
 from sightline.domain.value import Value
+from sightline.http.budgets import RateClass
 from sightline.http.console.postcodes import kept_postcodes
 from sightline.http.console.streets import Streets, StreetsError, read_part, read_streets, wanted_range
 from sightline.http.pipeline.call import Call, Raw, TextHeaders
 from sightline.http.pipeline.errors import ApiError
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 
 log = structlog.get_logger()

@@ -11,9 +11,9 @@ from sightline.actors.service.administration import Administration, RefundOrder
 from sightline.domain.refusal import Code
 from sightline.domain.session.model import SessionState
 from sightline.http.audit import Act, Audit
+from sightline.http.budgets import RateClass
 from sightline.http.internal.peer_account import account_of
 from sightline.http.pipeline.call import Call, Reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 from sightline.http.schemas.admin import (
     ActBody,

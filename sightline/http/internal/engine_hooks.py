@@ -7,8 +7,8 @@ notifications. The adapter of the media server checks the credential and parses 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias, final
 
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 
 HandleHook: TypeAlias = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]

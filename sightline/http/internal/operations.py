@@ -13,8 +13,8 @@ from sightline.actors.kernel import Registry
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.http.audit import Act, Audit
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw, Reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 from sightline.http.schemas.base import Query, iso, iso_or_none
 from sightline.ports.administration import AuditAction

@@ -9,9 +9,9 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.settlement import ChainPayment, UnknownPayments
 from sightline.http.audit import Act, Audit
+from sightline.http.budgets import RateClass
 from sightline.http.internal.admin import TAG, actor_of
 from sightline.http.pipeline.call import Call, Reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.admin import AdoptBody, JournalQuery
 from sightline.http.schemas.base import iso

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias, final
 
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 from sightline.ports.video import SignalReply
 

@@ -10,10 +10,10 @@ import structlog
 
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw, Reply
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.json_body import parse_json
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.base import iso
 from sightline.http.schemas.internal import VideoEventBody

@@ -9,8 +9,8 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from sightline.domain.access import RULES
 from sightline.domain.refusal import Code
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.errors import ERRORS
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.router import path_names
 from sightline.http.pipeline.routes import AnyRoute, Param, Route, SocketRoute
 

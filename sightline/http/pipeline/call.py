@@ -9,8 +9,8 @@ import trio
 from sightline.actors.types import Answer, Caller
 from sightline.domain.access import Principal, budget_of, may_publish
 from sightline.domain.value import Value
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.headers import Headers
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.ports.store import IdempotencyKey
 
 T = TypeVar("T")

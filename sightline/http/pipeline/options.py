@@ -8,9 +8,10 @@ from msgspec import field
 from sightline.domain.access import Operation, Principal
 from sightline.domain.refusal import Refusal
 from sightline.domain.value import Value
+from sightline.http.budgets import RateLimits
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import ListenerAccess
-from sightline.http.pipeline.rate_limit import RateLimits, RateSharing
+from sightline.http.pipeline.rate_limit import RateSharing
 from sightline.http.pipeline.stream_tickets import StreamTickets
 from sightline.http.recent_failures import RecentFailures
 from sightline.ports.clock import Clock

@@ -18,13 +18,14 @@ from sightline.domain.access import ApiKeyPrincipal, Principal, WalletPrincipal,
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, StoreUnavailableError, UnavailableError
 from sightline.domain.refusal import Code
 from sightline.domain.value import Value
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Emit, JsonObject, Raw, Reply, Stream, TextHeaders
 from sightline.http.pipeline.envelope import success
 from sightline.http.pipeline.errors import NOT_A_PAGE, ApiError, default_headers, refused, request_id_of, to_api_error
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.json_body import parse_json
 from sightline.http.pipeline.options import PipelineOptions, PipelineServices
-from sightline.http.pipeline.rate_limit import RateClass, RateLimiter, address_key
+from sightline.http.pipeline.rate_limit import RateLimiter, address_key
 from sightline.http.pipeline.router import Match, Router, check_params
 from sightline.http.pipeline.routes import AnyRoute, Result, Route, SocketRoute
 from sightline.http.recent_failures import is_store_failure

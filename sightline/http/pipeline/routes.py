@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from sightline.domain.access import Operation
 from sightline.domain.refusal import Code
 from sightline.domain.value import Value, replace
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw, Reply, Socket, Stream
-from sightline.http.pipeline.rate_limit import RateClass
 
 _UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _DECLARED: Final = "__declared_routes__"

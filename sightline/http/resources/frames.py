@@ -15,8 +15,8 @@ from sightline.domain.geofence import Fix
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import MeterState
 from sightline.evidence.signing import MP4
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Emit, Raw, Stream, TextHeaders
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.resources.streams import StreamSlots
 from sightline.http.schemas.base import iso

@@ -9,9 +9,9 @@ from sightline.actors.types import HeartbeatReport, HeartbeatVerdict
 from sightline.domain.access import Operation
 from sightline.domain.errors import OutcomeUnknownError, RefusedError, UnavailableError
 from sightline.domain.refusal import Code, Refusal
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, JsonObject, Reply, Socket, SocketClosedError, reply
 from sightline.http.pipeline.errors import ApiError, to_api_error
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route, SocketRoute
 from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.schemas.location import HeartbeatBody, HeartbeatsBody, HeartbeatVerdicts

@@ -5,8 +5,8 @@ from typing import final
 from sightline.domain.access import ApiKeyPrincipal, Operation, WalletPrincipal
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, JsonObject, Reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.base import iso
 from sightline.http.schemas.identity import (

@@ -5,9 +5,9 @@ from typing import Final, final
 from sightline.domain.access import Operation, WalletPrincipal
 from sightline.domain.refusal import Code
 from sightline.http.audit import Act, actor_of
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.idempotency import Idempotency
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.schemas.workspaces import AddMemberBody, MemberList, member_json

@@ -3,8 +3,8 @@
 from typing import final
 
 from sightline.domain.access import Operation
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Reply, reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.base import coordinate
 from sightline.http.schemas.pricing import Coverage, CoverageQuery, Quote, QuoteQuery, coverage_json, quote_json

@@ -2,8 +2,9 @@
 
 from typing import final
 
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw
-from sightline.http.pipeline.rate_limit import RateClass, address_key
+from sightline.http.pipeline.rate_limit import address_key
 from sightline.http.pipeline.routes import Route
 from sightline.http.services import RpcEndpoint
 

@@ -13,9 +13,9 @@ from sightline.domain.refusal import Code
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import SessionStatus
 from sightline.domain.units import MicroUsdc
+from sightline.http.budgets import RateClass
 from sightline.http.cursors import read_session_cursor, session_cursor
 from sightline.http.pipeline.call import Call, Reply, reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Link, Route
 from sightline.http.resources.signalling import play_url_of
 from sightline.http.schemas.sessions import (

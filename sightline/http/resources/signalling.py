@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final, final
 
 from sightline.domain.access import holder_of
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Method, Param, Route
 from sightline.http.schemas.sessions import PlayUrl
 from sightline.http.services import Services

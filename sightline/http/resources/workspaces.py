@@ -9,8 +9,8 @@ from sightline.domain.geofence import DeviceKind
 from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import Availability, WorkspaceRole
 from sightline.domain.refusal import Code
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Reply, reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Link, Route
 from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.schemas.identity import Challenge, ChallengeBody, challenge_json

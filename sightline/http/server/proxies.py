@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, Self, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from sightline.http.server.asgi import Headers
 
@@ -26,15 +26,6 @@ class TrustedProxies:
         # A connection asks once, each of its requests asks for the same header again.
         self.trusts: Final = lru_cache(maxsize=REMEMBERED_MAX)(self._trusts)
         self._caller_of = lru_cache(maxsize=REMEMBERED_MAX)(self._read)
-
-    @classmethod
-    def parse(cls, texts: Iterable[str]) -> Self:
-        """Read addresses and networks, such as 10.0.0.2, 172.16.0.0/12 or fd00::/8.
-
-        Raises:
-            ValueError: A text is neither.
-        """
-        return cls(_network(text) for text in texts)
 
     def _trusts(self, host: str) -> bool:
         """Whether the address belongs to a proxy."""
@@ -72,15 +63,6 @@ def forwarded_scheme(headers: Headers, scheme: str) -> str:
         if name == b"x-forwarded-proto" and value in (b"http", b"https"):
             scheme = value.decode("ascii")
     return scheme
-
-
-def _network(text: str) -> Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError as error:
-        raise ValueError(
-            f"{text!r} is neither an address nor a network ({error}): write 10.0.0.2 or 10.0.0.0/8"
-        ) from None
 
 
 def _address(text: str) -> Address | None:

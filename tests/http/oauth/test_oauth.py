@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
 
-from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.budgets import RateLimits
 from sightline.identity.api_keys import GRANT_CACHE_MS
 from tests.http.world import BERLIN, Party, World, WorldOptions, data_of, error_of, open_world
 

@@ -21,11 +21,11 @@ from sightline.domain.errors import (
 )
 from sightline.domain.refusal import Code, Refusal
 from sightline.http.asgi.app import PipelineOptions, PipelineServices, build_app
+from sightline.http.budgets import RateLimits
 from sightline.http.pipeline.call import Call, Raw, Reply, Socket, Stream
 from sightline.http.pipeline.errors import render_fault
 from sightline.http.pipeline.headers import Headers
 from sightline.http.pipeline.listener_access import ListenerAccess
-from sightline.http.pipeline.rate_limit import RateLimits
 from sightline.http.pipeline.routes import AnyRoute, Link, Param, RateClass, Route, SocketRoute
 from sightline.http.schemas.base import Input, Output, Query
 from sightline.http.server import Bound, ListenerOptions, ServerOptions, serve

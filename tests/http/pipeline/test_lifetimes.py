@@ -8,8 +8,9 @@ import httpx
 import pytest
 import trio
 
+from sightline.http.budgets import Budget, RateClass, RateLimits
 from sightline.http.pipeline.errors import ApiError
-from sightline.http.pipeline.rate_limit import Budget, RateClass, RateLimiter, RateLimits
+from sightline.http.pipeline.rate_limit import RateLimiter
 
 ID = "3f0c8c8e-6a1b-4b51-9e0e-0a7f1c9d2b44"
 

@@ -6,8 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
+from sightline.http.budgets import Budget, RateClass, RateLimits
 from sightline.http.pipeline.errors import ApiError
-from sightline.http.pipeline.rate_limit import Budget, RateClass, RateLimiter, RateLimits, address_key
+from sightline.http.pipeline.rate_limit import RateLimiter, address_key
 from tests.http.world import BERLIN, Client, World, WorldOptions, data_of, error_of, open_world
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"

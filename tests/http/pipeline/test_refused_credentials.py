@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.budgets import RateLimits
 
 THING = "things/0a000000-0000-4000-8000-000000000003"
 LIMITS = RateLimits.parse("failed=0.05/3")

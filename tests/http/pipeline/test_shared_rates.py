@@ -10,8 +10,9 @@ from sightline.cluster.bus.memory import MemoryNetwork
 from sightline.cluster.peers.peers import Peers
 from sightline.cluster.rates import RemoteRates
 from sightline.cluster.routes import Routes
+from sightline.http.budgets import Budget, RateClass, RateLimits
 from sightline.http.pipeline.errors import ApiError
-from sightline.http.pipeline.rate_limit import Budget, RateClass, RateLimiter, RateLimits
+from sightline.http.pipeline.rate_limit import RateLimiter
 
 BUDGET = Budget(per_s=10, burst=20)
 SERVERS = 3

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sightline.http.pipeline.rate_limit import RateLimits
+from sightline.http.budgets import RateLimits
 from sightline.http.schemas.base import iso
 from sightline.http.services import ResourceOptions
 from tests.http.socket_client import RefusedSocketError, SocketClosedByServerError, open_socket

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from sightline.config.addresses import read_networks
 from sightline.http.server import (
     ASGIApp,
     Bound,
@@ -165,7 +166,11 @@ async def _running(
     options = ServerOptions(
         listeners=(
             ListenerOptions(
-                port=0, tls=tls, h2c=h2c, trusted_proxies=TrustedProxies.parse(trusted_proxies), passing=passing
+                port=0,
+                tls=tls,
+                h2c=h2c,
+                trusted_proxies=TrustedProxies(read_networks(trusted_proxies)),
+                passing=passing,
             ),
         ),
         render_fault=render_fault,

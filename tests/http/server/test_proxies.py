@@ -2,6 +2,7 @@
 
 import pytest
 
+from sightline.config.addresses import read_networks
 from sightline.http.server import TrustedProxies
 
 PEER = ("10.0.0.9", 4711)
@@ -22,13 +23,13 @@ PEER = ("10.0.0.9", 4711)
     ],
 )
 def test_a_proxy_is_trusted_by_its_network(network: str, address: str, is_trusted: bool) -> None:
-    assert TrustedProxies.parse([network]).trusts(address) is is_trusted
+    assert TrustedProxies(read_networks([network])).trusts(address) is is_trusted
 
 
 @pytest.mark.parametrize("text", ["172.16.0.1/12", "caddy", "10.0.0.0/33", "10.0.0", "*", "10.0.0.1:80"])
 def test_what_is_no_network_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match="is neither an address nor a network") as refused:
-        TrustedProxies.parse(["10.0.0.2", text])
+        TrustedProxies(read_networks(["10.0.0.2", text]))
     assert repr(text) in str(refused.value)
 
 
@@ -54,4 +55,4 @@ def test_what_is_no_network_is_refused_with_its_text(text: str) -> None:
 )
 def test_the_caller_is_the_right_most_address_that_is_no_proxy(values: list[str], caller: str) -> None:
     headers = [(b"host", b"t"), *((b"x-forwarded-for", each.encode()) for each in values)]
-    assert TrustedProxies.parse(["10.0.0.0/8"]).caller(headers, PEER)[0] == caller
+    assert TrustedProxies(read_networks(["10.0.0.0/8"])).caller(headers, PEER)[0] == caller

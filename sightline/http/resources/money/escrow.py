@@ -6,8 +6,8 @@ from typing import final
 from sightline.domain.access import Operation
 from sightline.domain.refusal import Code
 from sightline.domain.units import MicroUsdc
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Reply, reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.escrow import (
     ExtensionTerms,

@@ -5,9 +5,9 @@ from typing import Final, final
 from sightline.domain.access import Operation
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
+from sightline.http.budgets import RateClass
 from sightline.http.cursors import event_cursor, read_event_cursor
 from sightline.http.pipeline.call import Call, Reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.receipts import (
     MeterEventPage,

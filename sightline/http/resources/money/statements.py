@@ -9,8 +9,8 @@ import trio
 from sightline.domain.access import Operation
 from sightline.domain.books.statement import invoice_due
 from sightline.domain.refusal import Code
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw, Reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Param, Route
 from sightline.http.resources.money.usage import CSV, chosen_format
 from sightline.http.resources.own_workspace import require_own_workspace

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final, final
 
 from sightline.domain.access import Operation
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw, Reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.usage import Usage, UsageQuery, usage_csv, usage_json
 from sightline.http.services import Services

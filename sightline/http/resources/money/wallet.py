@@ -7,10 +7,10 @@ from sightline.domain.addresses import shown_address
 from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.units import MicroUsdc
+from sightline.http.budgets import RateClass
 from sightline.http.cursors import ledger_cursor, read_number
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.idempotency import Idempotency
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.money import (
     FaucetBody,

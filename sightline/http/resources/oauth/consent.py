@@ -7,9 +7,9 @@ from sightline.domain.access import Operation, WalletPrincipal
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.http.audit import Act, actor_of
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.idempotency import Idempotency
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.resources.oauth.endpoints import RESOURCE_PATH, TAG
 from sightline.http.resources.own_workspace import require_own_workspace

@@ -9,10 +9,10 @@ from typing import Final, final
 
 import orjson
 
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Raw, TextHeaders
 from sightline.http.pipeline.errors import ApiError
 from sightline.http.pipeline.json_body import parse_json
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.services import Services
 from sightline.identity.oauth.grants import TokenPair

@@ -10,10 +10,10 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import SessionState
 from sightline.domain.session.status import SessionStatus
 from sightline.domain.units import SECOND_MS
+from sightline.http.budgets import RateClass
 from sightline.http.links import other_devices_hint
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.idempotency import Idempotency
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Link, Route
 from sightline.http.resources.signalling import play_url_of
 from sightline.http.schemas.sessions import (

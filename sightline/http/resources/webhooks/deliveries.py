@@ -5,10 +5,10 @@ from typing import Final, final
 from sightline.domain.access import Operation
 from sightline.domain.refusal import Code
 from sightline.domain.webhooks import DeliveryState
+from sightline.http.budgets import RateClass
 from sightline.http.cursors import delivery_cursor, read_number
 from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.idempotency import Idempotency
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Route
 from sightline.http.schemas.webhooks import (
     DeliveriesQuery,

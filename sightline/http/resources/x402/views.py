@@ -5,8 +5,8 @@ from typing import Final, final
 from sightline.domain.access import Operation
 from sightline.domain.addresses import shown_address
 from sightline.domain.refusal import Code
+from sightline.http.budgets import RateClass
 from sightline.http.pipeline.call import Call, Reply
-from sightline.http.pipeline.rate_limit import RateClass
 from sightline.http.pipeline.routes import Link, Route
 from sightline.http.resources.x402.extension import ViewExtensions
 from sightline.http.resources.x402.purchase import VIEWS_PATH, ViewSales
