@@ -8,8 +8,8 @@ from typing import Final
 import structlog
 import trio
 
+from sightline.bootstrap.children import Children
 from sightline.bootstrap.database_mark import MarkKeeper, read_mark
-from sightline.bootstrap.options.core import embedded_postgres_options
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.start_errors import StartError, check_setting
 from sightline.config import Settings
@@ -23,7 +23,6 @@ from sightline.storage.database.history import HistoryGuard
 from sightline.storage.database.migrate import OlderServersError, migrate
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.url import urls_of_hosts
-from sightline.storage.embedded.server import run_embedded_postgres
 from sightline.storage.postgres.identity import PostgresRelations
 from sightline.storage.postgres.operations.secrets_check import are_same_secrets
 from sightline.system.secrets import Secrets
@@ -34,60 +33,49 @@ log = structlog.get_logger("sightline")
 
 
 @asynccontextmanager
-async def open_dsn(settings: Settings) -> AsyncIterator[str]:
-    """The DSN of the external database, or of the embedded one, which runs until the block ends.
-
-    Raises:
-        ChildFailedError: The embedded database does not start.
-    """
-    if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
-        return
-    async with trio.open_nursery() as nursery:
-        yield await nursery.start(run_embedded_postgres, embedded_postgres_options(settings))
-        nursery.cancel_scope.cancel()
-
-
-@asynccontextmanager
 async def open_migrated_database(
-    settings: Settings, retry: StartRetry, server: ServerIdentity, directory: Path, tracer: Tracer | None
+    children: Children,
+    settings: Settings,
+    retry: StartRetry,
+    server: ServerIdentity,
+    directory: Path,
+    tracer: Tracer | None,
 ) -> AsyncIterator[Database]:
-    """Connect to the external database or start the embedded one, and bring its schema up to date.
+    """Connect to the database, when it runs, and bring its schema up to date.
 
     Args:
         directory: Where the mark of the database is kept.
 
     Raises:
-        ChildFailedError: The embedded database does not start.
         IncompatibleDatabaseError: The database lacks what ownership depends on.
         SchemaError: The schema is newer than this code, or was changed, or other servers could not work with it.
         StartError: The database is older than what this server has seen, or two hosts accept writes.
         StoreUnavailableError: As `StartRetry.run`.
         TakenOverError: While it is open: another host was promoted.
     """
-    async with open_dsn(settings) as dsn:
-        guard = HistoryGuard(read_mark(directory))
-        options = DatabaseOptions(
-            pool=PoolOptions(
-                dsn=dsn,
-                application_name=f"sightline {server.incarnation}",
-                connections_max=settings.database_pool,
-                guard=guard,
-            ),
-            tracer=tracer,
-        )
-        async with AsyncExitStack() as stack:
-            database = await retry.run(lambda: stack.enter_async_context(open_database(options)))
-            await retry.run(lambda: require_direct_connections(database))
-            keeper = MarkKeeper(directory, database, guard)
-            await retry.run(keeper.begin)
-            await retry.run(lambda: _migrate(database, server.directory_id))
-            await retry.run(lambda: warn_if_not_durable(database, has_standby=len(urls_of_hosts(dsn)) > 1))
-            keeping = await stack.enter_async_context(trio.open_nursery())
-            keeping.start_soon(keeper.run)
-            yield database
-            await keeper.end()
-            keeping.cancel_scope.cancel()
+    dsn = await children.dsn.ready()
+    guard = HistoryGuard(read_mark(directory))
+    options = DatabaseOptions(
+        pool=PoolOptions(
+            dsn=dsn,
+            application_name=f"sightline {server.incarnation}",
+            connections_max=settings.database_pool,
+            guard=guard,
+        ),
+        tracer=tracer,
+    )
+    async with AsyncExitStack() as stack:
+        database = await retry.run(lambda: stack.enter_async_context(open_database(options)))
+        await retry.run(lambda: require_direct_connections(database))
+        keeper = MarkKeeper(directory, database, guard)
+        await retry.run(keeper.begin)
+        await retry.run(lambda: _migrate(database, server.directory_id))
+        await retry.run(lambda: warn_if_not_durable(database, has_standby=len(urls_of_hosts(dsn)) > 1))
+        keeping = await stack.enter_async_context(trio.open_nursery())
+        keeping.start_soon(keeper.run)
+        yield database
+        await keeper.end()
+        keeping.cancel_scope.cancel()
 
 
 async def _migrate(database: Database, directory_id: str) -> None:

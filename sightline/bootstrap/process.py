@@ -17,17 +17,15 @@ from typing import Final, TypeAlias, final
 import structlog
 import trio
 
-from sightline.bootstrap.core import Base, Core
+from sightline.bootstrap.children import Children, open_children
 from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_address
 from sightline.bootstrap.listeners.ports import Ports, reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
-from sightline.bootstrap.observability.traces import open_tracer
 from sightline.bootstrap.options.frame_signing import require_signing
-from sightline.bootstrap.start import open_core
-from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of, start_line
+from sightline.bootstrap.server_run import Run
+from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of
 from sightline.config import Settings
 from sightline.domain.value import Value, replace
-from sightline.ports.tracing import Tracer
 from sightline.system.clock import SystemClock
 from sightline.system.data_directory import (
     CHAIN_DATABASE,
@@ -40,6 +38,7 @@ from sightline.system.data_directory import (
     record_parts,
 )
 from sightline.system.ids import SystemIds
+from sightline.system.imports import importing
 from sightline.system.lock import lock_directory
 from sightline.system.secrets import Secrets, load_secrets
 
@@ -122,29 +121,9 @@ def raise_open_file_limit() -> None:
 class ServerRun:
     """One run of a server in this process, from its start until SIGTERM."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        secrets: Secrets,
-        ports: Ports,
-        public_url: str,
-        *,
-        directory: Path | None = None,
-        incarnation: str | None = None,
-    ) -> None:
-        """Prepare a run.
-
-        Args:
-            directory: The directory that a worker has locked; None: this process holds the data directory.
-            incarnation: Names this run to the other servers; None: it chooses one.
-        """
+    def __init__(self, run: Run) -> None:
         self.is_ready = False
-        self._settings = settings
-        self._secrets = secrets
-        self._ports = ports
-        self._public_url = public_url
-        self._directory = directory
-        self._incarnation = incarnation
+        self._run = run
         self._stop = trio.Event()
 
     async def run(self, on_ready: Callable[[str], None]) -> None:
@@ -160,23 +139,11 @@ class ServerRun:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal, self._stop, nursery.cancel_scope, lambda: self.is_ready)
-            # Half of the imports are not needed before the children are ready: import them while the children start.
-            nursery.start_soon(trio.to_thread.run_sync, _import_listeners)
-            async with open_tracer(self._settings) as tracer, open_core(self._base(tracer)) as core:
-                serve_http = await trio.to_thread.run_sync(_import_listeners)
-                await serve_http(core, self._ports, self._stop, note_ready)
+            is_worker = self._run.worker_directory is not None
+            async with open_children(self._run.settings, is_worker=is_worker) as children:
+                serve = await trio.to_thread.run_sync(_import_serving)
+                await serve(self._run, children, self._stop, note_ready)
             nursery.cancel_scope.cancel()
-
-    def _base(self, tracer: Tracer | None) -> Base:
-        return Base.of(
-            self._settings,
-            self._secrets,
-            public_url=self._public_url,
-            internal_url=self._ports.internal_url,
-            tracer=tracer,
-            worker_directory=self._directory,
-            incarnation=self._incarnation,
-        )
 
 
 async def stop_on_signal(stop: trio.Event, start: trio.CancelScope, is_ready: Callable[[], bool]) -> None:
@@ -209,6 +176,8 @@ def exit_code_of(settings: Settings, run: Callable[[], None], is_ready: Callable
         if is_ready():
             log.critical("server_failed", exc_info=error)
         else:
+            from sightline.bootstrap.start_line import start_line
+
             log.debug("start_failed", exc_info=error)
             sys.stderr.write(start_line(error, settings) + "\n")
         return 1
@@ -245,13 +214,14 @@ def summary(url: str, internal_url: str, data_dir: Path) -> str:
     return f"\n┌{'─' * (width + 2)}┐\n{framed}└{'─' * (width + 2)}┘\n\n"
 
 
-ServeHttp: TypeAlias = Callable[[Core, Ports, trio.Event, Callable[[str], None]], Awaitable[None]]
+Serve: TypeAlias = Callable[[Run, Children, trio.Event, Callable[[str], None]], Awaitable[None]]
 
 
-def _import_listeners() -> ServeHttp:
-    from sightline.bootstrap.listen import serve_http
+def _import_serving() -> Serve:
+    with importing():
+        from sightline.bootstrap.serving import serve
 
-    return serve_http
+    return serve
 
 
 def kept_parts(settings: Settings) -> list[DataPart]:

@@ -2,18 +2,32 @@
 
 import os
 from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 import trio
 
 from sightline.bootstrap.observability.service_manager import ServiceManager
 from sightline.bootstrap.process import Prepared, ServerRun, exit_code_of, prepare, say_ready
-from sightline.bootstrap.workers.supervisor import WorkerSupervisor
+from sightline.bootstrap.server_run import Run
 from sightline.config import Settings
 from sightline.system.logs import configure_logs
 from sightline.system.server_address_file import write_server_addresses
 
 log = structlog.get_logger("sightline")
+
+
+class Serving(Protocol):
+    """A run of a server, or of the supervisor of several."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether calls are accepted."""
+        ...
+
+    async def run(self, on_ready: Callable[[str], None]) -> None:
+        """Run until SIGTERM or SIGINT; call `on_ready` with the internal URL when calls are accepted."""
+        ...
 
 
 def run_server(settings: Settings) -> int:
@@ -23,7 +37,7 @@ def run_server(settings: Settings) -> int:
         The exit code, see `exit_code_of`.
     """
     configure_logs(settings.log_level)
-    runs: list[ServerRun | WorkerSupervisor] = []
+    runs: list[Serving] = []
     manager = ServiceManager(os.environ)
 
     def run() -> None:
@@ -34,19 +48,26 @@ def run_server(settings: Settings) -> int:
     return exit_code_of(settings, run, lambda: bool(runs) and runs[0].is_ready)
 
 
-async def _run_watched(
-    chosen: ServerRun | WorkerSupervisor, announce: Callable[[str], None], manager: ServiceManager
-) -> None:
+async def _run_watched(chosen: Serving, announce: Callable[[str], None], manager: ServiceManager) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(manager.keep_watchdog)
         await chosen.run(announce)
         nursery.cancel_scope.cancel()
 
 
-def _choose(prepared: Prepared) -> ServerRun | WorkerSupervisor:
+def _choose(prepared: Prepared) -> Serving:
     if prepared.settings.workers > 1:
+        from sightline.bootstrap.workers.supervisor import WorkerSupervisor
+
         return WorkerSupervisor(prepared)
-    return ServerRun(prepared.settings, prepared.secrets, prepared.ports, prepared.public_url)
+    return ServerRun(
+        Run(
+            settings=prepared.settings,
+            secrets=prepared.secrets,
+            ports=prepared.ports,
+            public_url=prepared.public_url,
+        )
+    )
 
 
 def _announce(prepared: Prepared, manager: ServiceManager) -> Callable[[str], None]:

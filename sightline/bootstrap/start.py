@@ -22,6 +22,7 @@ from sightline.actors.service.administration import Administration
 from sightline.actors.watchers import Watchers
 from sightline.bootstrap.adapters.webhooks import make_webhooks
 from sightline.bootstrap.background import start_background
+from sightline.bootstrap.children import Children
 from sightline.bootstrap.core import Base, Core, Stores, Video
 from sightline.bootstrap.database import open_migrated_database, open_relations, require_same_secrets
 from sightline.bootstrap.membership.bus import require_protected_nats
@@ -31,13 +32,15 @@ from sightline.bootstrap.options.actors import actor_limits
 from sightline.bootstrap.options.core import chain_options
 from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import Sampler
-from sightline.bootstrap.start_errors import check_setting, database_setting
+from sightline.bootstrap.start_errors import check_setting
+from sightline.bootstrap.start_line import database_setting
 from sightline.bootstrap.units import open_units
 from sightline.bootstrap.video import join_video, open_video_backend
-from sightline.chain.service import ChainService, Holds, open_chain, open_endpoint
+from sightline.chain.service import ChainOptions, ChainService, Endpoint, Holds, open_chain, open_endpoint
 from sightline.cluster.membership import ServiceMember
 from sightline.domain.units import DAY_MS
 from sightline.domain.value import replace
+from sightline.ports.ids import Ids
 from sightline.ports.video import WatchAccess
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore
@@ -66,19 +69,19 @@ log = structlog.get_logger("sightline")
 
 
 @asynccontextmanager
-async def open_core(base: Base) -> AsyncIterator[Core]:
+async def open_core(base: Base, children: Children) -> AsyncIterator[Core]:
     """Start everything below HTTP and recover the actors; stop it in reverse order when the block ends."""
     settings, clock = base.settings, base.clock
     require_protected_nats(settings)
     retry = StartRetry(settings.startup_timeout_seconds, database_setting(settings))
-    chain_chosen = chain_options(settings, base.public_url, is_running=base.is_worker)
+    chain_chosen = chain_options(settings, base.public_url)
     access = WatchAccess()
     async with open_units() as units, AsyncExitStack() as stack:
-        # 1. Database, chain and media workers start in parallel.
+        # 1. Database, chain and media workers are opened in parallel.
         database_unit = units.open(
-            open_migrated_database(settings, retry, base.server, base.own_directory, base.tracer)
+            open_migrated_database(children, settings, retry, base.server, base.own_directory, base.tracer)
         )
-        endpoint_unit = units.open(open_endpoint(chain_chosen, ids=base.ids))
+        endpoint_unit = units.open(_open_endpoint(children, chain_chosen, base.ids))
         video_unit = units.open(open_video_backend(settings, base.secrets, base.public_url, clock=clock, access=access))
         database, endpoint = await database_unit.ready(), await endpoint_unit.ready()
 
@@ -161,6 +164,13 @@ async def open_core(base: Base) -> AsyncIterator[Core]:
             await actors.close(drain_s=ACTOR_DRAIN_S)
             running.cancel_scope.cancel()
         await membership.leave()
+
+
+@asynccontextmanager
+async def _open_endpoint(children: Children, options: ChainOptions, ids: Ids) -> AsyncIterator[Endpoint]:
+    """Connect to the chain, when it runs."""
+    async with open_endpoint(options, await children.chain.ready(), ids=ids) as endpoint:
+        yield endpoint
 
 
 async def _open_stores(

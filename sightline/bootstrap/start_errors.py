@@ -1,36 +1,7 @@
-"""Turn errors during the start into one line that names the setting to change."""
+"""Errors of a start, and the setting that caused one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
-
-from sightline.chain.service import ChainRefusedError, ContractKindError
-from sightline.chain.signer import KeyRefusedError
-from sightline.cluster.membership import NotCompleteError
-from sightline.config import Settings
-from sightline.domain.errors import (
-    AuthzUnavailableError,
-    BusUnavailableError,
-    ChainUnavailableError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
-    VideoUnavailableError,
-)
-from sightline.ports.chain import ChainChangedError
-from sightline.ports.leases import IncompatibleServersError, ServiceHeldError
-from sightline.storage.database.compatibility import IncompatibleDatabaseError
-from sightline.storage.database.migrate import SchemaError
-from sightline.system.children import ChildFailedError
-from sightline.system.data_directory import PartMissingError
-from sightline.system.lock import DataDirectoryInUseError
-
-CANNOT_START: Final = "Cannot start: "
-CHILD_SETTINGS: Final = {
-    "postgres": "SIGHTLINE_DATA_DIR or set SIGHTLINE_DATABASE_URL",
-    "chain": "SIGHTLINE_DATA_DIR or set SIGHTLINE_CHAIN_RPC_URL",
-    "nats": "SIGHTLINE_DATA_DIR or set SIGHTLINE_NATS_URL",
-}
-"""What to change when a child process does not start, by the first word of the child's name."""
 
 
 class StartError(Exception):
@@ -58,92 +29,11 @@ def check_setting(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, ImportError) as error:
-        raise StartError(f"{name} cannot be used: {_reason(error)}.") from error
+        raise StartError(f"{name} cannot be used: {reason_of(error)}.") from error
 
 
-def start_line(error: Exception, settings: Settings) -> str:
-    """Explain in one line why the server did not start and which setting to change."""
-    leaves = leaves_of(error)
-    known = [line for leaf in leaves if (line := _explain(leaf, settings))]
-    if not known:
-        kinds = ", ".join(sorted({f"{type(leaf).__name__}: {leaf}" for leaf in leaves}))
-        known = [f"Unexpected error: {kinds}. Set SIGHTLINE_LOG_LEVEL=debug for details, and report it."]
-    return CANNOT_START + " ".join(known[0].split())
-
-
-def _explain(error: BaseException, settings: Settings) -> str | None:
-    match error:
-        case StartError():
-            return str(error)
-        case DataDirectoryInUseError():
-            return f"{error}. Set SIGHTLINE_DATA_DIR (--data-dir)."
-        case PartMissingError():
-            return f"{error}. Check SIGHTLINE_DATA_DIR (--data-dir)."
-        case SchemaError() | IncompatibleDatabaseError():
-            return f"{_sentence(error)} Check {database_setting(settings)}."
-        case IncompatibleServersError():
-            return str(error)
-        case ServiceHeldError():
-            return (
-                f"{error}. Stop it first; this server takes over when the other one has stopped. Each server needs a "
-                "database of its own, unless all of them have SIGHTLINE_NATS_URL."
-            )
-        case NotCompleteError():
-            return str(error)
-        case StoreUnavailableError() | OutcomeUnknownError():
-            return f"The database does not answer: {_sentence(error)} Check {database_setting(settings)}."
-        case ChildFailedError():
-            return _explain_child(error, settings)
-        case KeyRefusedError():
-            return f"{_sentence(error)} Check SIGHTLINE_CHAIN_RELAYER_KEY or SIGHTLINE_CHAIN_RELAYER_KEYSTORE."
-        case ChainChangedError():
-            return f"{_sentence(error)} Check SIGHTLINE_CHAIN_RPC_URL and {database_setting(settings)}."
-        case ContractKindError():
-            others = "advisory or enforced" if settings.funds_policy == "escrow" else "escrow"
-            return (
-                f"{_sentence(error)} If it was started with {others}, set SIGHTLINE_FUNDS_POLICY to that; it is "
-                f"{settings.funds_policy} now. Otherwise check SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS."
-            )
-        case ChainRefusedError():
-            return f"{_sentence(error)} Check the SIGHTLINE_CHAIN_* settings."
-        case ChainUnavailableError():
-            return f"The chain does not answer: {_sentence(error)} Check SIGHTLINE_CHAIN_RPC_URL."
-        case VideoUnavailableError():
-            return f"The media server does not start: {_sentence(error)} Check the SIGHTLINE_VIDEO_* settings."
-        case AuthzUnavailableError():
-            return f"SpiceDB does not answer: {_sentence(error)} Check SIGHTLINE_SPICEDB_ENDPOINT."
-        case BusUnavailableError():
-            return f"{_sentence(error)} Check SIGHTLINE_NATS_URL and the other SIGHTLINE_NATS_* settings."
-        case OSError():
-            where = f" ({error.filename})" if error.filename else ""
-            return f"{_sentence(error)}{where} Check SIGHTLINE_DATA_DIR: {settings.data_dir}."
-        case _:
-            return None
-
-
-def _explain_child(error: ChildFailedError, settings: Settings) -> str:
-    """Return the child's name, the reason, and the last line of its log, with which the error's message ends."""
-    first, *log_lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
-    name = first.partition(":")[0]
-    reason = first.partition("; its log ends")[0]
-    if log_lines and log_lines[-1].startswith(CANNOT_START):
-        return log_lines[-1].removeprefix(CANNOT_START)  # a worker has explained it
-    last = f" ({log_lines[-1][:300]})" if log_lines else ""
-    change = CHILD_SETTINGS.get(name.split()[0] if name else "", "SIGHTLINE_DATA_DIR")
-    return f"{reason}{last}. See the logs in {settings.data_dir / 'log'}; check {change}."
-
-
-def database_setting(settings: Settings) -> str:
-    """Name of the setting that holds the database's address."""
-    return "SIGHTLINE_DATA_DIR" if settings.database_url is None else "SIGHTLINE_DATABASE_URL"
-
-
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """What the operating system or a library says of it, without the full stop."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror + (f": {error.filename}" if error.filename else "")
     return str(error).rstrip(".") or type(error).__name__
-
-
-def _sentence(error: Exception) -> str:
-    text = _reason(error)
-    return f"{text[:1].upper()}{text[1:]}."

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Final, final
 
 import structlog
@@ -13,16 +12,9 @@ from eth_utils.address import is_address, to_checksum_address
 
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.messages import SigningDomain, escrow_domain
-from sightline.chain.contracts.terms import SESSION_CAP_MICRO
 from sightline.chain.costs import session_cost
-from sightline.chain.embedded.node import (
-    CHAIN_ID_DEFAULT,
-    EmbeddedFaucet,
-    EmbeddedNode,
-    EmbeddedOptions,
-    open_embedded_node,
-    running_node,
-)
+from sightline.chain.embedded.faucet import EmbeddedFaucet
+from sightline.chain.embedded.node import EmbeddedNode
 from sightline.chain.escrow import ChainEscrow, Domains
 from sightline.chain.gas_key import GasKey, LocalGasKey, open_remote_gas_key
 from sightline.chain.meter import Meter, MeterKey, open_remote_meter
@@ -76,16 +68,12 @@ class ContractKindError(ChainRefusedError):
 
 @final
 class ChainOptions(Value, kw_only=True):
-    """Options of the chain. Without `rpc_url` the embedded chain is used, and only `data_dir` is required."""
+    """Options of the chain. Without `rpc_url` the embedded chain is used, and nothing is required."""
 
-    data_dir: Path
-    """Directory of the embedded chain."""
-    is_running: bool = False
-    """Whether another process runs the embedded chain."""
     rpc_url: str | None = None
     """JSON-RPC endpoint of an external chain, or a comma list of several; it requires the next five settings."""
     chain_id: int | None = None
-    """Expected chain id of the endpoint. The embedded chain uses it as its own (default 84532001)."""
+    """Expected chain id of the endpoint."""
     usdc_address: str | None = None
     settlement_address: str | None = None
     relayer_key: bytes | None = None
@@ -124,10 +112,6 @@ class ChainOptions(Value, kw_only=True):
     """JSON-RPC URL of the process that has the meter's key."""
     capture_window_ms: int | None = None
     """How long a capture waits for others. Default 0 on the embedded chain, 10 000 elsewhere."""
-    max_fee_bps: int = 5_000
-    """Maximum platformFeeBps of the contract; used on the embedded chain's first start."""
-    session_cap_micro: int = SESSION_CAP_MICRO
-    """Maximum charge of one session; used on the embedded chain's first start."""
 
 
 @final
@@ -399,20 +383,24 @@ class Endpoint(Value, kw_only=True):
 
 
 @asynccontextmanager
-async def open_endpoint(options: ChainOptions, *, ids: Ids) -> AsyncIterator[Endpoint]:
-    """Start the embedded chain or connect to the external one; does not use the database.
+async def open_endpoint(
+    options: ChainOptions, node: EmbeddedNode | None = None, *, ids: Ids
+) -> AsyncIterator[Endpoint]:
+    """Connect to the embedded chain or to the external one; does not use the database.
+
+    Args:
+        node: The embedded chain; None if the options name an external one.
 
     Raises:
         ChainRefusedError: Settings are missing.
         ChainUnavailableError: The endpoint does not answer.
-        ChildFailedError: The embedded chain does not start.
         KeyRefusedError: The relayer key is a well-known one, and the chain is not the embedded one.
     """
     async with AsyncExitStack() as stack:
-        if options.rpc_url is None:
-            yield await _embedded(stack, options, ids)
+        if node is not None:
+            yield await _embedded(stack, options, node, ids)
         else:
-            yield await _external(stack, options, options.rpc_url, ids)
+            yield await _external(stack, options, ids)
 
 
 @asynccontextmanager
@@ -530,20 +518,7 @@ def _relayer_options(options: ChainOptions, endpoint: Endpoint, *, settles_many:
     )
 
 
-def embedded_options(options: ChainOptions) -> EmbeddedOptions:
-    """Options of the embedded chain."""
-    return EmbeddedOptions(
-        data_dir=options.data_dir, max_fee_bps=options.max_fee_bps, session_cap_micro=options.session_cap_micro,
-        chain_id=options.chain_id or CHAIN_ID_DEFAULT, is_escrow=options.is_escrow,
-    )  # fmt: skip
-
-
-async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> Endpoint:
-    node: EmbeddedNode = (
-        running_node(options.data_dir)
-        if options.is_running
-        else await stack.enter_async_context(open_embedded_node(embedded_options(options)))
-    )
+async def _embedded(stack: AsyncExitStack, options: ChainOptions, node: EmbeddedNode, ids: Ids) -> Endpoint:
     rpc = await stack.enter_async_context(
         open_rpc(node.url, RpcOptions(timeout_ms=max(options.rpc_timeout_ms, 15_000)), ids)
     )
@@ -564,14 +539,15 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> E
         finality_tag=None,
         poll_ms=options.poll_ms or 200,
         capture_window_ms=options.capture_window_ms or 0,
-        faucet=EmbeddedFaucet(rpc, options.data_dir).fund,
+        faucet=EmbeddedFaucet(rpc, node.directory).fund,
     )
 
 
-async def _external(stack: AsyncExitStack, options: ChainOptions, url: str, ids: Ids) -> Endpoint:
-    usdc, settlement = options.usdc_address, options.settlement_address
-    if usdc is None or settlement is None or (options.relayer_key is None and options.relayer_signer_url is None):
-        raise ChainRefusedError("an external chain needs usdc_address, settlement_address and a relayer key")
+async def _external(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> Endpoint:
+    url, usdc, settlement = options.rpc_url, options.usdc_address, options.settlement_address
+    has_key = options.relayer_key is not None or options.relayer_signer_url is not None
+    if url is None or usdc is None or settlement is None or not has_key:
+        raise ChainRefusedError("an external chain needs rpc_url, usdc_address, settlement_address and a relayer key")
     if not is_address(usdc) or not is_address(settlement):
         raise ChainRefusedError("usdc_address or settlement_address is not an address")
     gas_key = await _external_gas_key(stack, options, ids)

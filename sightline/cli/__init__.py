@@ -1,7 +1,6 @@
 """Commands of a host and of a developer. The client's command `sightline` finds them by an entry point."""
 
 # Each command imports its modules when it runs, so that `--help` is fast.
-import gc
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -9,6 +8,7 @@ import typer
 
 from sightline.cli import admin, chain, street_map
 from sightline.cli.options import DEVELOP, HOST, ConfigFile, DataDir, load, settings_of
+from sightline.system.imports import importing
 from sightline_client.commands import application
 from sightline_client.commands.access import one_line_errors
 from sightline_client.commands.options import AsJson, lat_option, lng_option
@@ -41,12 +41,8 @@ def serve(
     config: ConfigFile = None,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. Prints `ready URL` on stdout when it accepts calls."""
-    # What an import makes stays: with the collector off the imports take a sixth less, and later collections skip it.
-    gc.disable()
-    from sightline.bootstrap.run import run_server
-
-    gc.freeze()
-    gc.enable()
+    with importing():
+        from sightline.bootstrap.run import run_server
 
     if tls not in (None, "auto"):
         raise typer.BadParameter("only `auto` exists; for files set SIGHTLINE_TLS_CERT and SIGHTLINE_TLS_KEY")

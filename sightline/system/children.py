@@ -17,7 +17,6 @@ from typing import BinaryIO, final
 
 import structlog
 import trio
-from msgspec import Struct, field
 
 from sightline.domain.value import Value, hiding
 from sightline.system.loops import Backoff
@@ -86,17 +85,12 @@ class ChildCommand(Value, kw_only=True):
 
 
 @final
-class Child(Struct, eq=False):
+class Child(Value):
     """A child process that reported that it is ready."""
 
     pid: int
     ready: str
     """The text after the word `ready`."""
-    _leave: trio.Event = field(default_factory=trio.Event)
-
-    def stop(self) -> None:
-        """Ask the child to exit; `run_child` returns when it has."""
-        self._leave.set()
 
 
 async def run_child(command: ChildCommand, *, task_status: trio.TaskStatus[Child] = trio.TASK_STATUS_IGNORED) -> int:
@@ -117,7 +111,6 @@ async def run_child(command: ChildCommand, *, task_status: trio.TaskStatus[Child
             task_status.started(child)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_drain, process, log_file)
-                nursery.start_soon(_stop_when_asked, child, process, command)
                 exit_code = await process.wait()
                 nursery.cancel_scope.cancel()
             return exit_code
@@ -188,11 +181,6 @@ def _write(log_file: BinaryIO, text: bytes | bytearray) -> None:
     # When the disk is full, lose log lines but keep the server running.
     with suppress(OSError):
         log_file.write(text)
-
-
-async def _stop_when_asked(child: Child, process: trio.Process, command: ChildCommand) -> None:
-    await child._leave.wait()  # noqa: SLF001  same module
-    await _stop(process, command)
 
 
 async def _stop(process: trio.Process, command: ChildCommand) -> None:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import trio
 
-from sightline.chain.embedded.node import open_running_faucet
+from sightline.chain.embedded.faucet import open_running_faucet
 from sightline.system.ids import SystemIds
 from sightline.system.server_address_file import read_server_addresses
 from sightline_client import ApiError, AsyncChain

@@ -19,13 +19,8 @@ import trio.testing
 from eth_account import Account
 
 from sightline.chain.contracts.abi import call_data, revert_reason
-from sightline.chain.embedded.node import (
-    EmbeddedFaucet,
-    EmbeddedNode,
-    EmbeddedOptions,
-    open_embedded_node,
-    open_running_faucet,
-)
+from sightline.chain.embedded.faucet import EmbeddedFaucet, open_running_faucet
+from sightline.chain.embedded.node import EmbeddedNode, EmbeddedOptions, open_embedded_node
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import is_call_fault
 from sightline.domain.errors import ChainUnavailableError

@@ -9,7 +9,7 @@ from eth_abi.abi import encode
 from eth_account import Account
 
 from sightline.bootstrap.options.core import chain_options
-from sightline.bootstrap.start_errors import start_line
+from sightline.bootstrap.start_line import start_line
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer

@@ -11,7 +11,7 @@ import trio
 from eth_account import Account
 
 from sightline.chain.contracts.abi import SETTLED_TOPIC, TRANSFER_TOPIC, call_data
-from sightline.chain.embedded.node import EmbeddedFaucet
+from sightline.chain.embedded.faucet import EmbeddedFaucet
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, open_rpc
 from sightline.chain.service import ChainOptions, ChainService, open_chain
 from sightline.domain.session.codec import to_doc

@@ -3,7 +3,7 @@
 import httpx2
 import trio
 
-from sightline.chain.embedded.node import open_running_faucet
+from sightline.chain.embedded.faucet import open_running_faucet
 from sightline.system.ids import SystemIds
 from tests.chain.escrow.test_x402 import FUNDS, in_seconds, open_market
 from tests.chain.escrow.x402_buyer import VIEWS, Buyer, data_of

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import trio
 
-from sightline.chain.embedded.node import open_running_faucet
+from sightline.chain.embedded.faucet import open_running_faucet
 from sightline.system.ids import SystemIds
 from sightline_client import AsyncChain
 from sightline_client.wallet import LocalWallet

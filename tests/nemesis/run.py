@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import trio
 
-from sightline.chain.embedded.node import open_running_faucet
+from sightline.chain.embedded.faucet import open_running_faucet
 from sightline.domain.value import Value
 from sightline.system.ids import SystemIds
 from sightline_client.wallet import LocalWallet

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from sightline.chain.embedded.node import open_running_faucet
+from sightline.chain.embedded.faucet import open_running_faucet
 from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 from sightline.system.ids import SystemIds
 from sightline_client import AsyncChain

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from sightline.bootstrap.database import open_dsn
+from sightline.bootstrap.children import open_dsn
 from sightline.bootstrap.database_mark import FILE_NAME, read_mark, write_mark
 from sightline.bootstrap.start_errors import StartError, leaves_of
 from sightline.config import Settings

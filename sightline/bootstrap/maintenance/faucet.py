@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from sightline.bootstrap.maintenance.error_lines import print_error
-from sightline.chain.embedded.node import open_running_faucet
+from sightline.chain.embedded.faucet import open_running_faucet
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError
 from sightline.system.ids import SystemIds

@@ -10,7 +10,6 @@ from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.config import Settings
 from sightline.domain.units import SECOND_MS
 from sightline.identity.cookies import LIFETIME_MS
-from sightline.storage.embedded.server import EmbeddedPostgresOptions
 from sightline.storage.postgres.operations.retention import RetentionOptions
 from sightline.system.secrets import Secrets
 from sightline.video.options import NetOptions, Options, read_ice_servers
@@ -62,15 +61,9 @@ def _key(setting: SecretStr | None, name: str) -> bytes | None:
     return key
 
 
-def chain_options(settings: Settings, public_url: str, *, is_running: bool = False) -> ChainOptions:
-    """Build the chain package's options.
-
-    Args:
-        is_running: Whether another process runs the embedded chain.
-    """
+def chain_options(settings: Settings, public_url: str) -> ChainOptions:
+    """Build the chain package's options."""
     return ChainOptions(
-        is_running=is_running,
-        data_dir=settings.data_dir / "chain",
         rpc_url=settings.chain_rpc_url.get_secret_value() if settings.chain_rpc_url is not None else None,
         chain_id=settings.chain_id,
         usdc_address=settings.chain_usdc_address,
@@ -90,15 +83,6 @@ def chain_options(settings: Settings, public_url: str, *, is_running: bool = Fal
         fee_cap_wei=settings.chain_max_fee_gwei * GWEI,
         free_every_ms=settings.chain_free_settle_seconds * SECOND_MS,
         platform_fee_bps=settings.platform_fee_bps,
-    )
-
-
-def embedded_postgres_options(settings: Settings) -> EmbeddedPostgresOptions:
-    """Build the options of the embedded database."""
-    return EmbeddedPostgresOptions(
-        directory=settings.data_dir / "postgres",
-        log_path=settings.data_dir / "log" / "postgres.log",
-        run_as=settings.database_account,
     )
 
 

@@ -17,15 +17,11 @@ import structlog
 import trio
 from pydantic import SecretStr
 
-from sightline.bootstrap.database import open_dsn
+from sightline.bootstrap.children import open_children
 from sightline.bootstrap.membership.bus import require_protected_nats
-from sightline.bootstrap.options.core import chain_options
 from sightline.bootstrap.process import Prepared, stop_on_signal
 from sightline.bootstrap.start_errors import check_setting
-from sightline.bootstrap.units import open_units
 from sightline.bootstrap.workers.handover import Handover, settings_of_worker
-from sightline.chain.embedded.node import open_embedded_node
-from sightline.chain.service import embedded_options
 from sightline.cluster.bus.server import EmbeddedNatsOptions, run_embedded_nats
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError
@@ -96,13 +92,10 @@ class WorkerSupervisor:
     async def _shared_parts(self) -> AsyncIterator[Settings]:
         """Run what the workers share; yields settings that name it."""
         settings = self._prepared.settings
-        async with open_units() as units:
-            database = units.open(open_dsn(settings))
-            chain = units.open(_open_chain(settings, self._prepared.public_url))
-            nats = units.open(_open_nats(settings, self._ids))
-            await chain.ready()
+        async with open_children(settings) as children, _open_nats(settings, self._ids) as nats_url:
+            await children.chain.ready()
             yield settings.model_copy(
-                update={"database_url": SecretStr(await database.ready()), "nats_url": await nats.ready()}
+                update={"database_url": SecretStr(await children.dsn.ready()), "nats_url": nats_url}
             )
 
     async def _run_workers(self, settings: Settings, on_ready: Callable[[str], None]) -> None:
@@ -197,15 +190,6 @@ async def _end_lease(settings: Settings, number: int, incarnation: str) -> None:
             return
         return
     log.warning("worker_lease_not_ended", worker=number, error=f"no answer within {END_LEASE_TIMEOUT_S:g} s")
-
-
-@asynccontextmanager
-async def _open_chain(settings: Settings, public_url: str) -> AsyncIterator[None]:
-    if settings.chain_rpc_url is not None:
-        yield
-        return
-    async with open_embedded_node(embedded_options(chain_options(settings, public_url))):
-        yield
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ import trio
 
 from sightline.bootstrap.listeners.ports import Ports, reserve_internal
 from sightline.bootstrap.process import ServerRun, exit_code_of, raise_open_file_limit, restrict_new_files
+from sightline.bootstrap.server_run import Run
 from sightline.bootstrap.start_errors import check_setting
 from sightline.bootstrap.workers.handover import Handover
 from sightline.system.ids import SystemIds
@@ -56,15 +57,15 @@ def main() -> int:
             )
             with check_setting(f"The secrets in {settings.secrets_path}"):
                 secrets = load_secrets(settings.secrets_path, SystemIds())
-            run_of_worker = ServerRun(
-                settings,
-                secrets,
-                ports,
-                handover.public_url,
-                directory=handover.directory,
+            run_of_worker = Run(
+                settings=settings,
+                secrets=secrets,
+                ports=ports,
+                public_url=handover.public_url,
+                worker_directory=handover.directory,
                 incarnation=handover.incarnation,
             )
-            runs.append(run_of_worker)
+            runs.append(ServerRun(run_of_worker))
             trio.run(runs[0].run, on_ready)
 
     return exit_code_of(settings, run, lambda: bool(runs) and runs[0].is_ready)

@@ -9,7 +9,7 @@ import httpx2
 import trio
 
 from sightline.chain.contracts.abi import selector
-from sightline.chain.embedded.node import open_running_faucet
+from sightline.chain.embedded.faucet import open_running_faucet
 from sightline.system.clock import SystemClock
 from sightline.system.ids import SystemIds
 from sightline_client import AsyncChain
