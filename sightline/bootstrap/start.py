@@ -82,7 +82,9 @@ async def open_core(base: Base, children: Children) -> AsyncIterator[Core]:
             open_migrated_database(children, settings, retry, base.server, base.own_directory, base.tracer)
         )
         endpoint_unit = units.open(_open_endpoint(children, chain_chosen, base.ids))
-        video_unit = units.open(open_video_backend(settings, base.secrets, base.public_url, clock=clock, access=access))
+        video_unit = units.open(
+            open_video_backend(settings, base.secrets, base.public_url, children.media, clock=clock, access=access)
+        )
         database, endpoint = await database_unit.ready(), await endpoint_unit.ready()
 
         # 2. The stores. Writes of a server whose lease has ended are refused by the epochs of its membership.

@@ -16,6 +16,7 @@ from sightline.video.embedded import open_embedded
 from sightline.video.external.cloudflare import Cloudflare, CloudflareOptions
 from sightline.video.external.engine import Engine, open_external
 from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
+from sightline.video.worker_template import WorkerTemplate
 
 
 def external_engine(settings: Settings, secrets: Secrets, clock: Clock, access: WatchAccess) -> Engine | None:
@@ -45,16 +46,22 @@ def external_engine(settings: Settings, secrets: Secrets, clock: Clock, access: 
 
 @asynccontextmanager
 async def open_video_backend(
-    settings: Settings, secrets: Secrets, public_url: str, *, clock: Clock, access: WatchAccess
+    settings: Settings,
+    secrets: Secrets,
+    public_url: str,
+    template: WorkerTemplate,
+    *,
+    clock: Clock,
+    access: WatchAccess,
 ) -> AsyncIterator[LocalVideo]:
     """Run the chosen video backend until the block ends. It asks `access` who may watch."""
     options = video_options(settings, secrets, public_url)
     engine = external_engine(settings, secrets, clock, access)
     if engine is None:
-        async with open_embedded(options, clock=clock, access=access) as embedded:
+        async with open_embedded(options, template, clock=clock, access=access) as embedded:
             yield embedded
     else:
-        async with open_external(engine, options, clock=clock) as external:
+        async with open_external(engine, options, template, clock=clock) as external:
             yield external
 
 

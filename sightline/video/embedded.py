@@ -35,6 +35,7 @@ from sightline.video.options import IceServer, Options
 from sightline.video.tcp_listener import TcpRouter, open_tcp_port, port_of
 from sightline.video.tokens import TokenMint, ref_of, session_of_ref
 from sightline.video.worker_pool import WorkerPool
+from sightline.video.worker_template import WorkerTemplate
 
 log = structlog.get_logger()
 
@@ -189,7 +190,9 @@ class EmbeddedBackend:
         """Check the media addresses; one row each: bind, advertised, ok, problem."""
         return await self._pool.self_test()
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self, template: WorkerTemplate, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Run the workers until cancelled; reports started when all are up."""
         listeners = open_tcp_port(self._options.net)
         self._pool.use_tcp(port_of(listeners))
@@ -197,7 +200,7 @@ class EmbeddedBackend:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._end_withdrawn_viewers)
                 nursery.start_soon(TcpRouter(self._pool.pass_connection).serve, listeners)
-                await self._pool.run(task_status)
+                await self._pool.run(template, task_status)
         finally:
             for listener in listeners:
                 listener.socket.close()
@@ -205,7 +208,7 @@ class EmbeddedBackend:
 
 @asynccontextmanager
 async def open_embedded(
-    options: Options, *, clock: Clock, access: WatchAccess | None = None
+    options: Options, template: WorkerTemplate, *, clock: Clock, access: WatchAccess | None = None
 ) -> AsyncIterator[EmbeddedBackend]:
     """Run the embedded backend during the block.
 
@@ -214,7 +217,7 @@ async def open_embedded(
     """
     backend = EmbeddedBackend(options, clock=clock, access=access)
     async with trio.open_nursery() as nursery:
-        await nursery.start(backend.run)
+        await nursery.start(backend.run, template)
         try:
             yield backend
         finally:

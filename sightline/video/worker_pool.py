@@ -29,7 +29,7 @@ from sightline.video.ipc.framing import Header
 from sightline.video.media_events import MediaEventQueue
 from sightline.video.options import Options
 from sightline.video.worker_link import WorkerLink, start_worker
-from sightline.video.worker_template import WorkerTemplate, open_template
+from sightline.video.worker_template import WorkerTemplate
 
 CONFIGURE_S: Final = 60.0
 """Time limit for a new worker to open its ports and its inputs."""
@@ -222,9 +222,11 @@ class WorkerPool:
             if isinstance(at_ms, int):
                 self.report(session_id, kind, at_ms + shift_ms)
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self, template: WorkerTemplate, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Run all workers until cancelled; reports started when all are up."""
-        async with open_template() as template, trio.open_nursery() as nursery:
+        async with trio.open_nursery() as nursery:
             nursery.start_soon(self._events.pump)
             async with trio.open_nursery() as starting:
                 for slot in self._slots:

@@ -5,7 +5,7 @@ import socket
 import struct
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from subprocess import DEVNULL
 from typing import Final, final
 
@@ -27,7 +27,7 @@ ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
 
 @final
 class WorkerTemplate:
-    """The process that is forked. It is started at the first request, and again when it has died."""
+    """The process that is forked. It is started by `open_template`, and again by a request when it has died."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
@@ -53,6 +53,15 @@ class WorkerTemplate:
                 return pid
             raise VideoUnavailableError(f"a media worker cannot be started: {problem}") from problem
 
+    async def begin(self) -> None:
+        """Start the process, without waiting for its imports.
+
+        Raises:
+            OSError: The operating system refused.
+        """
+        async with self._lock:
+            await self._start()
+
     async def _ask(self, requests: socket.socket, connections: socket.socket) -> int:
         try:
             with trio.fail_after(START_S):
@@ -72,8 +81,9 @@ class WorkerTemplate:
         return int(pid)
 
     async def _start(self) -> socket.socket:
-        self._control, theirs = socket.socketpair()
-        self._control.setblocking(False)
+        control, theirs = socket.socketpair()
+        control.setblocking(False)
+        self._control = control
         with theirs:
             self._process = await trio.lowlevel.open_process(
                 [sys.executable, "-m", "sightline.video.worker"],
@@ -81,7 +91,7 @@ class WorkerTemplate:
                 stdout=DEVNULL,
                 env=ALLOCATOR | ONE_THREAD | _without_secrets(os.environ),
             )
-        return self._control
+        return control
 
     async def stop(self, within_s: float = STOP_S) -> None:
         """End the process when its workers have ended, or without them after this time."""
@@ -105,9 +115,11 @@ def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def open_template() -> AsyncIterator[WorkerTemplate]:
-    """Start workers by the same template during the block."""
+    """Run the process during the block. It imports meanwhile; the first request waits until it has."""
     template = WorkerTemplate()
     try:
+        with suppress(OSError):  # the first request tries again
+            await template.begin()
         yield template
     finally:
         await template.stop()

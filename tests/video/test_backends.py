@@ -33,6 +33,7 @@ from sightline.video.external.cloudflare import Cloudflare, CloudflareOptions
 from sightline.video.external.engine import Engine, ExternalBackend, open_external
 from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
 from sightline.video.options import Options
+from sightline.video.worker_template import open_template
 from tests.e2e.server import until
 from tests.video.support.engines import FakeCloudflare, FakeMediaMtx
 from tests.video.support.harness import (
@@ -86,8 +87,9 @@ async def cluster() -> AsyncIterator[Setup]:
     network = MemoryNetwork()
     async with trio.open_nursery() as nursery, AsyncExitStack() as stack:
         backends = []
+        template = await stack.enter_async_context(open_template())
         for name in ("home", "other"):
-            own = await stack.enter_async_context(open_embedded(options, clock=SystemClock()))
+            own = await stack.enter_async_context(open_embedded(options, template, clock=SystemClock()))
             peers = Peers(network.join(name), Routes(name))
             peers.routes.read({"home": (), "other": ()}, urls={"home": internal_url})
             await nursery.start(peers.run)
@@ -112,7 +114,11 @@ async def cluster() -> AsyncIterator[Setup]:
 
 @asynccontextmanager
 async def _external(adapter: Engine, engine: FakeMediaMtx | FakeCloudflare | None) -> AsyncIterator[Setup]:
-    async with open_external(adapter, OPTIONS, clock=SystemClock()) as backend, trio.open_nursery() as nursery:
+    async with (
+        open_template() as template,
+        open_external(adapter, OPTIONS, template, clock=SystemClock()) as backend,
+        trio.open_nursery() as nursery,
+    ):
         setup = Setup(backend=backend, engine=engine, adapter=adapter)
         nursery.start_soon(setup.record)
         yield setup

@@ -5,6 +5,7 @@ import trio
 from sightline.system.clock import SystemClock
 from sightline.video.external.engine import open_external
 from sightline.video.options import Options
+from sightline.video.worker_template import open_template
 from tests.video.support.engines import ReadOnlyEngine
 from tests.video.support.harness import (
     SECRET,
@@ -37,7 +38,11 @@ async def test_neither_player_nor_reader_deletes_an_endpoint_that_named_no_resou
         async with publishing(made.whip_url):
             await a_frame(rig.backend, made.ref)
             assert (await play_json(whep_url, 0.5))["frames"] > 0
-            async with open_external(ReadOnlyEngine(whep_url), options, clock=SystemClock()) as backend:
+            engine = ReadOnlyEngine(whep_url)
+            async with (
+                open_template() as template,
+                open_external(engine, options, template, clock=SystemClock()) as backend,
+            ):
                 read = await backend.create_input(a_session_id())
                 await a_frame(backend, read.ref)
                 await backend.close_input(read.ref)

@@ -14,6 +14,7 @@ from sightline.video.external.engine import EngineInput, PresenceReport, open_ex
 from sightline.video.options import Options
 from sightline.video.tokens import ref_of, session_of_ref
 from sightline.video.worker.whep_reader import offered_sections
+from sightline.video.worker_template import open_template
 from tests.video.support.harness import SECRET, Recorder, a_frame, a_session_id, counter_of
 
 OPTIONS = Options(secret=SECRET, public_url="http://unused", workers=1, takeover_grace_ms=500)
@@ -78,7 +79,11 @@ async def test_frames_of_a_stock_aiortc_engine_are_read_and_its_death_is_noticed
     options = replace(OPTIONS, lost_ms=3000)
     async with a_stock_engine(ports) as running:
         engine.port = ports[0]
-        async with open_external(engine, options, clock=SystemClock()) as backend, trio.open_nursery() as nursery:
+        async with (
+            open_template() as template,
+            open_external(engine, options, template, clock=SystemClock()) as backend,
+            trio.open_nursery() as nursery,
+        ):
             seen = Recorder(backend=backend)
             nursery.start_soon(seen.record)
             made = await backend.create_input(a_session_id())

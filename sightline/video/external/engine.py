@@ -28,6 +28,7 @@ from sightline.ports.video import (
 from sightline.video import signalling
 from sightline.video.options import Options
 from sightline.video.worker_pool import WorkerPool
+from sightline.video.worker_template import WorkerTemplate
 
 
 @final
@@ -199,10 +200,12 @@ class ExternalBackend:
                 self._told[event.session_id] = event.kind
             await self._send.send(event)
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(
+        self, template: WorkerTemplate, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Read and watch until cancelled."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._pool.run)
+            await nursery.start(self._pool.run, template)
             nursery.start_soon(self._merge)
             nursery.start_soon(self._engine.watch, self.report)
             nursery.start_soon(self._engine.end_withdrawn_viewers)
@@ -210,11 +213,13 @@ class ExternalBackend:
 
 
 @asynccontextmanager
-async def open_external(engine: Engine, options: Options, *, clock: Clock) -> AsyncIterator[ExternalBackend]:
+async def open_external(
+    engine: Engine, options: Options, template: WorkerTemplate, *, clock: Clock
+) -> AsyncIterator[ExternalBackend]:
     """Run a backend on an external engine during the block."""
     backend = ExternalBackend(engine, options, clock=clock)
     async with trio.open_nursery() as nursery:
-        await nursery.start(backend.run)
+        await nursery.start(backend.run, template)
         try:
             yield backend
         finally:

@@ -11,6 +11,7 @@ from sightline.ports.video import MediaKind
 from sightline.system.clock import SystemClock
 from sightline.video.external.engine import open_external
 from sightline.video.options import Options
+from sightline.video.worker_template import open_template
 from tests.e2e.server import until
 from tests.video.support.engines import ReadOnlyEngine
 from tests.video.support.harness import (
@@ -89,7 +90,11 @@ async def test_what_is_published_to_go2rtc_plays_from_it():
 async def test_our_reader_gives_frames_of_what_was_published_to_go2rtc():
     options = Options(secret=SECRET, public_url="http://unused", workers=1)
     async with a_go2rtc({"theirs": ""}) as peer, trio.open_nursery() as nursery:
-        async with open_external(ReadOnlyEngine(peer.whep_url("theirs")), options, clock=SystemClock()) as backend:
+        engine = ReadOnlyEngine(peer.whep_url("theirs"))
+        async with (
+            open_template() as template,
+            open_external(engine, options, template, clock=SystemClock()) as backend,
+        ):
             seen = Recorder(backend=backend)
             nursery.start_soon(seen.record)
             made = await backend.create_input(a_session_id())

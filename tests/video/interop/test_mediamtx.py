@@ -18,6 +18,7 @@ from sightline.system.clock import SystemClock
 from sightline.video.external.engine import ExternalBackend, open_external
 from sightline.video.external.mediamtx import MediaMtx, MediaMtxOptions
 from sightline.video.options import Options
+from sightline.video.worker_template import open_template
 from sightline_client import Frame as JpegFrame
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -55,7 +56,10 @@ async def adapted(**changes: int) -> AsyncIterator[Adapted]:
         engine = await life.enter_async_context(a_mediamtx(hook_url, ports))
         options = MediaMtxOptions(media_url=engine.media_url, api_url=engine.api_url, secret=SECRET, poll_ms=200)
         adapter = MediaMtx(replace(options, **changes), clock=SystemClock())
-        async with open_external(adapter, OPTIONS, clock=SystemClock()) as backend:
+        async with (
+            open_template() as template,
+            open_external(adapter, OPTIONS, template, clock=SystemClock()) as backend,
+        ):
 
             async def restart() -> None:
                 await life.aclose()

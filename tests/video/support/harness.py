@@ -35,6 +35,7 @@ from sightline.ports.video import (
 from sightline.system.clock import SystemClock
 from sightline.video.embedded import EmbeddedBackend, open_embedded
 from sightline.video.options import Options
+from sightline.video.worker_template import open_template
 from sightline_client.video.assets import clip_path, read_counter
 from tests.video.support.http_server import Handler, Reply, listen, serve
 from tests.video.support.lossy import LossyLink, strip_candidates
@@ -139,7 +140,11 @@ async def a_rig(
     base_url = base_url.replace(host, public_host or host)
     chosen = options or Options(secret=SECRET, public_url=base_url, workers=1)
     chosen = replace(chosen, public_url=base_url)
-    async with open_embedded(chosen, clock=SystemClock(), access=access) as backend, trio.open_nursery() as nursery:
+    async with (
+        open_template() as template,
+        open_embedded(chosen, template, clock=SystemClock(), access=access) as backend,
+        trio.open_nursery() as nursery,
+    ):
         rig = Rig(backend=backend, base_url=base_url)
         nursery.start_soon(rig.record)
         middle = Middle(nursery, {} if links is None else links, rig.answered)
