@@ -52,7 +52,7 @@ async def anvil_world() -> AsyncIterator[World]:
 async def measure_settlements(name: str, world: World, sessions: int) -> None:
     await world.ready_parties(micro=10**12)
     # Connect directly to the node, without the test endpoint.
-    async with running(world, Path(), rpc_url=world.node_url) as service:
+    async with running(world, rpc_url=world.node_url) as service:
         singles = []
         for _ in range(20):
             began = trio.current_time()

@@ -13,8 +13,8 @@ from sightline.actors.messages import RecordSettlement
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
 from sightline.bootstrap.core import Core
+from sightline.bootstrap.failures.retry import StartRetry
 from sightline.bootstrap.options.core import retention_options
-from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import SAMPLE_EVERY_S
 from sightline.chain.service import ChainService
 from sightline.cluster.roles import RoleWork, run_roles

@@ -10,8 +10,8 @@ import trio
 
 from sightline.bootstrap.children import Children
 from sightline.bootstrap.database_mark import MarkKeeper, read_mark
-from sightline.bootstrap.retry import StartRetry
-from sightline.bootstrap.start_errors import StartError, check_setting
+from sightline.bootstrap.failures.errors import StartError, check_setting
+from sightline.bootstrap.failures.retry import StartRetry
 from sightline.config import Settings
 from sightline.ports.leases import TTL_MS, ServerIdentity
 from sightline.ports.relations import Relations

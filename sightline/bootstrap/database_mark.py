@@ -12,7 +12,7 @@ import structlog
 import trio
 from msgspec.structs import asdict
 
-from sightline.bootstrap.start_errors import StartError, TakenOverError
+from sightline.bootstrap.failures.errors import StartError, TakenOverError
 from sightline.domain.errors import SightlineError
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.history import DatabasePosition, HistoryGuard, read_position

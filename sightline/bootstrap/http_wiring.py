@@ -5,12 +5,12 @@ from importlib.metadata import version
 from typing import Final
 
 from sightline.bootstrap.core import Core
+from sightline.bootstrap.failures.errors import check_setting
 from sightline.bootstrap.identity import Identity
 from sightline.bootstrap.listeners.passing import connection_passing
 from sightline.bootstrap.listeners.ports import Ports
 from sightline.bootstrap.observability.readiness import Readiness
 from sightline.bootstrap.options.http import edge_options, resource_options
-from sightline.bootstrap.start_errors import check_setting
 from sightline.config.addresses import read_networks
 from sightline.domain.access import Principal
 from sightline.domain.refusal import Refusal

@@ -4,8 +4,8 @@ from typing import Final, final
 from urllib.parse import urlsplit
 
 from sightline.bootstrap.core import Core
+from sightline.bootstrap.failures.errors import check_setting
 from sightline.bootstrap.membership.peer_wakeups import connect_sign_ins
-from sightline.bootstrap.start_errors import check_setting
 from sightline.domain.access import Holder, Operation, Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import MINUTE_MS

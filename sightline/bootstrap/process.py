@@ -18,12 +18,13 @@ import structlog
 import trio
 
 from sightline.bootstrap.children import Children, open_children
+from sightline.bootstrap.failures.errors import StartError, TakenOverError, check_setting, leaves_of
+from sightline.bootstrap.importing import importing
 from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_address
 from sightline.bootstrap.listeners.ports import Ports, reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.options.frame_signing import require_signing
-from sightline.bootstrap.server_run import Run
-from sightline.bootstrap.start_errors import StartError, TakenOverError, check_setting, leaves_of
+from sightline.bootstrap.server_run import RunOptions
 from sightline.config import Settings
 from sightline.domain.value import Value, replace
 from sightline.system.clock import SystemClock
@@ -38,7 +39,6 @@ from sightline.system.data_directory import (
     record_parts,
 )
 from sightline.system.ids import SystemIds
-from sightline.system.imports import importing
 from sightline.system.lock import lock_directory
 from sightline.system.secrets import Secrets, load_secrets
 
@@ -121,7 +121,7 @@ def raise_open_file_limit() -> None:
 class ServerRun:
     """One run of a server in this process, from its start until SIGTERM."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunOptions) -> None:
         self.is_ready = False
         self._run = run
         self._stop = trio.Event()
@@ -176,7 +176,7 @@ def exit_code_of(settings: Settings, run: Callable[[], None], is_ready: Callable
         if is_ready():
             log.critical("server_failed", exc_info=error)
         else:
-            from sightline.bootstrap.start_line import start_line
+            from sightline.bootstrap.failures.line import start_line
 
             log.debug("start_failed", exc_info=error)
             sys.stderr.write(start_line(error, settings) + "\n")
@@ -214,7 +214,7 @@ def summary(url: str, internal_url: str, data_dir: Path) -> str:
     return f"\n┌{'─' * (width + 2)}┐\n{framed}└{'─' * (width + 2)}┘\n\n"
 
 
-Serve: TypeAlias = Callable[[Run, Children, trio.Event, Callable[[str], None]], Awaitable[None]]
+Serve: TypeAlias = Callable[[RunOptions, Children, trio.Event, Callable[[str], None]], Awaitable[None]]
 
 
 def _import_serving() -> Serve:

@@ -9,7 +9,7 @@ import trio
 
 from sightline.bootstrap.observability.service_manager import ServiceManager
 from sightline.bootstrap.process import Prepared, ServerRun, exit_code_of, prepare, say_ready
-from sightline.bootstrap.server_run import Run
+from sightline.bootstrap.server_run import RunOptions
 from sightline.config import Settings
 from sightline.system.logs import configure_logs
 from sightline.system.server_address_file import write_server_addresses
@@ -61,7 +61,7 @@ def _choose(prepared: Prepared) -> Serving:
 
         return WorkerSupervisor(prepared)
     return ServerRun(
-        Run(
+        RunOptions(
             settings=prepared.settings,
             secrets=prepared.secrets,
             ports=prepared.ports,

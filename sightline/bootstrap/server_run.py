@@ -10,7 +10,7 @@ from sightline.system.secrets import Secrets
 
 
 @final
-class Run(Value, kw_only=True):
+class RunOptions(Value, kw_only=True):
     """What one run of a server begins with."""
 
     settings: Settings

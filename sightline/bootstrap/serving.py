@@ -7,16 +7,16 @@ import trio
 
 from sightline.bootstrap.children import Children
 from sightline.bootstrap.core import Base, Core
+from sightline.bootstrap.importing import importing
 from sightline.bootstrap.listeners.ports import Ports
 from sightline.bootstrap.observability.traces import open_tracer
-from sightline.bootstrap.server_run import Run
+from sightline.bootstrap.server_run import RunOptions
 from sightline.bootstrap.start import open_core
-from sightline.system.imports import importing
 
 ServeHttp: TypeAlias = Callable[[Core, Ports, trio.Event, Callable[[str], None]], Awaitable[None]]
 
 
-async def serve(run: Run, children: Children, stop: trio.Event, on_ready: Callable[[str], None]) -> None:
+async def serve(run: RunOptions, children: Children, stop: trio.Event, on_ready: Callable[[str], None]) -> None:
     """Start what is below HTTP, serve until `stop` is set, and stop in reverse order.
 
     Args:

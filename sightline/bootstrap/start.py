@@ -20,22 +20,22 @@ from sightline.actors.payment_hold import PaymentHold
 from sightline.actors.recovery import recover
 from sightline.actors.service.administration import Administration
 from sightline.actors.watchers import Watchers
+from sightline.bootstrap.adapters.video import join_video, open_video_backend
 from sightline.bootstrap.adapters.webhooks import make_webhooks
 from sightline.bootstrap.background import start_background
 from sightline.bootstrap.children import Children
 from sightline.bootstrap.core import Base, Core, Stores, Video
 from sightline.bootstrap.database import open_migrated_database, open_relations, require_same_secrets
+from sightline.bootstrap.failures.errors import check_setting
+from sightline.bootstrap.failures.line import database_setting
+from sightline.bootstrap.failures.retry import StartRetry
 from sightline.bootstrap.membership.bus import require_protected_nats
 from sightline.bootstrap.membership.member import keep_lease, open_membership
 from sightline.bootstrap.membership.peer_wakeups import connect_wakeups
 from sightline.bootstrap.options.actors import actor_limits
 from sightline.bootstrap.options.core import chain_options
-from sightline.bootstrap.retry import StartRetry
 from sightline.bootstrap.sampler import Sampler
-from sightline.bootstrap.start_errors import check_setting
-from sightline.bootstrap.start_line import database_setting
 from sightline.bootstrap.units import open_units
-from sightline.bootstrap.video import join_video, open_video_backend
 from sightline.chain.service import ChainOptions, ChainService, Endpoint, Holds, open_chain, open_endpoint
 from sightline.cluster.membership import ServiceMember
 from sightline.domain.units import DAY_MS

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from sightline.bootstrap.importing import importing
 from sightline.cli import admin, chain, street_map
 from sightline.cli.options import DEVELOP, HOST, ConfigFile, DataDir, load, settings_of
-from sightline.system.imports import importing
 from sightline_client.commands import application
 from sightline_client.commands.access import one_line_errors
 from sightline_client.commands.options import AsJson, lat_option, lng_option

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.options import http
 from sightline.bootstrap.options.http import internal_limits, public_limits, share_of_worker
-from sightline.bootstrap.start_errors import StartError
 from sightline.bootstrap.workers.handover import Handover, settings_of_worker
 from sightline.config import load_settings
 from sightline.http.server import Limits as HttpLimits

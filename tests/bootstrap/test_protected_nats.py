@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.maintenance.findings import Level
 from sightline.bootstrap.maintenance.service_checks import check_nats
 from sightline.bootstrap.membership.bus import require_protected_nats
-from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
 
 PROTECTED = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sightline.bootstrap.database import require_same_secrets
-from sightline.bootstrap.start_errors import StartError
+from sightline.bootstrap.failures.errors import StartError
 from sightline.config import Settings
 from sightline.storage.database.bridge import Database
 from sightline.system.ids import SystemIds

@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -211,11 +210,11 @@ async def test_the_command_exits_with_one_if_a_check_failed_and_prints_no_creden
     assert world.relayer_key.hex() not in text
 
 
-async def test_a_known_chain_confirms_at_the_depth_of_its_profile(world: World, tmp_path: Path) -> None:
+async def test_a_known_chain_confirms_at_the_depth_of_its_profile(world: World) -> None:
     world.endpoint.fault = of_method("eth_chainId", answering(hex(BASE_SEPOLIA)))
-    async with open_endpoint_of_service(options_for(world, tmp_path, depth=None), ids=ids) as endpoint:
+    async with open_endpoint_of_service(options_for(world, depth=None), ids=ids) as endpoint:
         assert (endpoint.depth, endpoint.chain_name) == (5, "Base Sepolia")
-    async with open_endpoint_of_service(options_for(world, tmp_path, depth=1), ids=ids) as endpoint:
+    async with open_endpoint_of_service(options_for(world, depth=1), ids=ids) as endpoint:
         assert endpoint.depth == 1
 
 

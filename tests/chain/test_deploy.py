@@ -1,7 +1,6 @@
 """The deployment command deploys both contracts, and a server runs on them."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.chain.endpoint import answering, of_method
 from tests.chain.world import Wallet, World, ids, running
 
 
-async def test_a_deployed_pair_of_contracts_settles_a_session(world: World, tmp_path: Path) -> None:
+async def test_a_deployed_pair_of_contracts_settles_a_session(world: World) -> None:
     owner, relayer = Wallet(), Wallet()
     for wallet in (owner, relayer):
         await world.give_coin(wallet)
@@ -28,7 +27,7 @@ async def test_a_deployed_pair_of_contracts_settles_a_session(world: World, tmp_
     await fresh.approve(fresh.payer)
     for wallet in (fresh.payer, fresh.payee):
         await fresh.ledger.track(wallet.workspace_id, wallet.address, now_ms=0)
-    async with running(fresh, tmp_path, start_block=deployed.start_block) as service:
+    async with running(fresh, start_block=deployed.start_block) as service:
         session_id = await fresh.end_session()
         service.notify()
         await fresh.until_told(session_id)

@@ -1,7 +1,5 @@
 """Relayer and watcher on Postgres keep the same guarantees as on the ledger in memory."""
 
-from pathlib import Path
-
 from sightline.ports.ledger import FundsPolicy, SettlementState
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.money.ledger import PostgresLedger
@@ -9,13 +7,11 @@ from tests.chain.endpoint import lose_reply, of_method, some_times
 from tests.chain.world import Wallet, World, clock, ids, running
 
 
-async def test_sessions_settle_and_the_books_in_postgres_equal_the_chain(
-    world: World, database: Database, tmp_path: Path
-) -> None:
+async def test_sessions_settle_and_the_books_in_postgres_equal_the_chain(world: World, database: Database) -> None:
     world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties()
     world.endpoint.fault = of_method("eth_sendRawTransaction", some_times(1, lose_reply))
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         charges = {await world.end_session(seconds=second): second * 1_000 for second in range(12)}
         service.notify()
         await world.until_told(*charges)
@@ -29,11 +25,11 @@ async def test_sessions_settle_and_the_books_in_postgres_equal_the_chain(
             assert (record.state, record.notified) == (SettlementState.CONFIRMED, True)
 
 
-async def test_an_enforced_hold_in_postgres_follows_the_chain(world: World, database: Database, tmp_path: Path) -> None:
+async def test_an_enforced_hold_in_postgres_follows_the_chain(world: World, database: Database) -> None:
     world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties(micro=100)
     payer = world.payer.address
-    async with running(world, tmp_path):
+    async with running(world):
         await world.until_in_step()
         now_ms = clock.now_ms()
         assert not await world.ledger.take_hold(ids.uuid(), payer, 101, FundsPolicy.ENFORCED, now_ms=now_ms)
@@ -54,13 +50,13 @@ FROM (SELECT gen_random_uuid() AS id FROM generate_series(1, $1::integer)) AS id
 
 
 async def test_a_hundred_thousand_unpayable_settlements_do_not_delay_payable_ones(
-    world: World, database: Database, tmp_path: Path
+    world: World, database: Database
 ) -> None:
     world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties()
     poor = Wallet().address
     await database.run(lambda connection: connection.execute(_UNPAYABLE, UNPAYABLE, poor), deadline_ms=280_000)
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         await world.until_in_step()
         for _ in range(5):
             session_id = await world.end_session()

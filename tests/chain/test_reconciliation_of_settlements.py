@@ -1,7 +1,6 @@
 """Without escrow the reconciliation compares charges, refunds, gas and write-offs with SessionSettlement."""
 
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 
 import pytest
 import structlog.testing
@@ -28,14 +27,14 @@ REFUND_KEY = "0x" + "5e" * 32
 
 
 @pytest.fixture
-async def service(world: World, database: Database, tmp_path: Path) -> AsyncIterator[ChainService]:
+async def service(world: World, database: Database) -> AsyncIterator[ChainService]:
     """A service at depth 2, and a refund account with money."""
     world.ledger, world.database = PostgresLedger(database), database
     account = Wallet(key=REFUND_KEY)
     await world.give_coin(account)
     await world.fund(account)
     await world.ready_parties()
-    async with running(world, tmp_path, refund_key=bytes.fromhex(REFUND_KEY[2:])) as service:
+    async with running(world, refund_key=bytes.fromhex(REFUND_KEY[2:])) as service:
         yield service
 
 
@@ -130,14 +129,14 @@ async def test_a_comparison_that_is_not_due_is_not_repeated_by_any_server(
 
 
 async def test_the_books_are_compared_with_another_endpoint_than_the_watcher_reads_from(
-    world: World, database: Database, tmp_path: Path
+    world: World, database: Database
 ) -> None:
     world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties()
 
     async with (
         open_endpoint(world.node_url) as second,
-        running(world, tmp_path, rpc_url=f"{world.endpoint.url},{second.url}") as service,
+        running(world, rpc_url=f"{world.endpoint.url},{second.url}") as service,
     ):
         session_id = await world.end_session()
         service.notify()
@@ -166,7 +165,7 @@ async def amounts_of(session_id: str, database: Database) -> dict[EntryKind, lis
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("place", [0, 1])
 async def test_a_lie_of_one_of_two_endpoints_is_named_and_never_reaches_the_journal(
-    world: World, database: Database, tmp_path: Path, place: int, lie: str
+    world: World, database: Database, place: int, lie: str
 ) -> None:
     world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties()
@@ -174,7 +173,7 @@ async def test_a_lie_of_one_of_two_endpoints_is_named_and_never_reaches_the_jour
         liar = (world.endpoint, second)[place]
         urls = f"{world.endpoint.url},{second.url}"
         with structlog.testing.capture_logs() as logs:
-            async with running(world, tmp_path, rpc_url=urls, rpc_timeout_ms=SLOW_MS) as service:
+            async with running(world, rpc_url=urls, rpc_timeout_ms=SLOW_MS) as service:
                 await world.until_in_step()
                 liar.fault = LIES[lie]
                 session_id = await world.end_session()
@@ -201,14 +200,14 @@ async def test_a_lie_of_one_of_two_endpoints_is_named_and_never_reaches_the_jour
 
 @pytest.mark.parametrize("lie", ["amount of an event", "gas of a receipt"])
 async def test_a_lie_from_before_the_start_that_two_others_contradict_does_not_delay_the_journal(
-    world: World, database: Database, tmp_path: Path, lie: str
+    world: World, database: Database, lie: str
 ) -> None:
     world.ledger, world.database = PostgresLedger(database), database
     await world.ready_parties()
     world.endpoint.fault = LIES[lie]
     async with open_endpoint(world.node_url) as second, open_endpoint(world.node_url) as third:
         urls = f"{world.endpoint.url},{second.url},{third.url}"
-        async with running(world, tmp_path, rpc_url=urls, rpc_timeout_ms=SLOW_MS) as service:
+        async with running(world, rpc_url=urls, rpc_timeout_ms=SLOW_MS) as service:
             session_id = await world.end_session()
             service.notify()
             await world.until_told(session_id)
@@ -222,7 +221,7 @@ async def test_a_lie_from_before_the_start_that_two_others_contradict_does_not_d
 
 @pytest.mark.parametrize("is_new", [True, False])
 async def test_an_only_endpoint_whose_logs_contradict_its_receipts_writes_no_journal(
-    world: World, database: Database, tmp_path: Path, is_new: bool
+    world: World, database: Database, is_new: bool
 ) -> None:
     """A new journal takes our transactions from their receipts, one that is in step takes them from the logs."""
     world.ledger, world.database = PostgresLedger(database), database
@@ -230,7 +229,7 @@ async def test_an_only_endpoint_whose_logs_contradict_its_receipts_writes_no_jou
     lie = of_method("eth_getLogs", altered_event)
     if is_new:
         world.endpoint.fault = lie
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         if not is_new:
             await world.until_books_read()
             world.endpoint.fault = lie

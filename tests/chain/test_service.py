@@ -8,8 +8,8 @@ import trio
 from eth_abi.abi import encode
 from eth_account import Account
 
+from sightline.bootstrap.failures.line import start_line
 from sightline.bootstrap.options.core import chain_options
-from sightline.bootstrap.start_line import start_line
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import Relayer
@@ -33,12 +33,12 @@ async def refuse(world: World, options: ChainOptions, error: type[Exception], wo
             raise AssertionError("it opened")
 
 
-async def test_settings_that_fit_no_chain_are_refused_with_what_is_wrong(world: World, tmp_path: Path) -> None:
-    options = options_for(world, tmp_path)
+async def test_settings_that_fit_no_chain_are_refused_with_what_is_wrong(world: World) -> None:
+    options = options_for(world)
     stranger = Wallet().address
     for changed, words in (
         ({"chain_id": 5}, "the endpoint's chain id is 84532001, the settings say 5"),
-        ({"usdc_address": None}, "needs usdc_address"),
+        ({"usdc_address": None}, "needs rpc_url"),
         ({"settlement_address": "0x12"}, "is not an address"),
         ({"settlement_address": stranger}, "no contract at settlement_address"),
         ({"usdc_address": stranger}, "no contract at usdc_address"),
@@ -52,7 +52,7 @@ async def test_settings_that_fit_no_chain_are_refused_with_what_is_wrong(world: 
 async def test_the_contract_of_another_funds_policy_names_the_setting_of_the_policy(
     world: World, tmp_path: Path
 ) -> None:
-    options = replace(options_for(world, tmp_path), settlement_address=world.token)
+    options = replace(options_for(world), settlement_address=world.token)
     with pytest.raises(ContractKindError) as caught:
         async with open_chain(options, ledger=MemoryLedger(), clock=clock, ids=ids):
             raise AssertionError("it opened")
@@ -61,37 +61,35 @@ async def test_the_contract_of_another_funds_policy_names_the_setting_of_the_pol
     assert "started with escrow, set SIGHTLINE_FUNDS_POLICY to that; it is advisory now" in said
 
 
-async def test_a_dead_endpoint_is_unavailable_not_refused(world: World, tmp_path: Path) -> None:
+async def test_a_dead_endpoint_is_unavailable_not_refused(world: World) -> None:
     world.endpoint.is_down = True
-    await refuse(world, options_for(world, tmp_path), ChainUnavailableError, "does not answer")
+    await refuse(world, options_for(world), ChainUnavailableError, "does not answer")
 
 
 @pytest.mark.parametrize("key", [ANVILS_FIRST_KEY, (1).to_bytes(32, "big"), (999).to_bytes(32, "big")])
-async def test_keys_that_everybody_has_are_refused_off_the_embedded_chain(
-    world: World, tmp_path: Path, key: bytes
-) -> None:
-    await refuse(world, options_for(world, tmp_path, relayer_key=key), KeyRefusedError, "well-known")
+async def test_keys_that_everybody_has_are_refused_off_the_embedded_chain(world: World, key: bytes) -> None:
+    await refuse(world, options_for(world, relayer_key=key), KeyRefusedError, "well-known")
 
 
 @pytest.mark.parametrize("key", [b"", b"\x00" * 32, b"\xff" * 32, b"short"])
-async def test_what_is_no_key_is_refused_without_showing_it(world: World, tmp_path: Path, key: bytes) -> None:
-    await refuse(world, options_for(world, tmp_path, relayer_key=key), KeyRefusedError, "not a private key")
+async def test_what_is_no_key_is_refused_without_showing_it(world: World, key: bytes) -> None:
+    await refuse(world, options_for(world, relayer_key=key), KeyRefusedError, "not a private key")
 
 
-async def test_another_chain_under_the_same_database_is_refused(world: World, tmp_path: Path) -> None:
+async def test_another_chain_under_the_same_database_is_refused(world: World) -> None:
     other = ChainIdentity(
         chain_id=84_532_001, genesis_hash="0x" + "11" * 32, usdc_address=world.token.lower(),
         settlement_address=world.settlement.lower(),
     )  # fmt: skip
     await world.ledger.identify(other)
     with pytest.raises(ChainChangedError, match="was written against"):
-        async with open_chain(options_for(world, tmp_path), ledger=world.ledger, clock=clock, ids=ids):
+        async with open_chain(options_for(world), ledger=world.ledger, clock=clock, ids=ids):
             raise AssertionError("it opened")
 
 
-async def test_a_chain_that_changes_while_we_run_gets_no_signature(world: World, tmp_path: Path) -> None:
+async def test_a_chain_that_changes_while_we_run_gets_no_signature(world: World) -> None:
     await world.ready_parties()
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         world.endpoint.fault = of_method("eth_chainId", answering("0x1"))
         session_id = await world.end_session()
         service.notify()
@@ -104,9 +102,9 @@ async def test_a_chain_that_changes_while_we_run_gets_no_signature(world: World,
         assert (await world.record(session_id)).state is SettlementState.COMPOSED
 
 
-async def test_the_config_names_the_chain_and_hides_the_nodes_own_port(world: World, tmp_path: Path) -> None:
+async def test_the_config_names_the_chain_and_hides_the_nodes_own_port(world: World) -> None:
     def opened(**changed: object) -> object:
-        return open_chain(options_for(world, tmp_path, **changed), ledger=MemoryLedger(), clock=clock, ids=ids)
+        return open_chain(options_for(world, **changed), ledger=MemoryLedger(), clock=clock, ids=ids)
 
     async with opened() as service:  # type: ignore[attr-defined]
         assert isinstance(service, ChainService)
@@ -119,8 +117,8 @@ async def test_the_config_names_the_chain_and_hides_the_nodes_own_port(world: Wo
         assert (service.config.rpc_url, service.config.rpc_is_private) == ("https://rpc.example", False)
 
 
-async def test_reads_tell_no_from_do_not_know(world: World, tmp_path: Path) -> None:
-    async with open_chain(options_for(world, tmp_path), ledger=MemoryLedger(), clock=clock, ids=ids) as service:
+async def test_reads_tell_no_from_do_not_know(world: World) -> None:
+    async with open_chain(options_for(world), ledger=MemoryLedger(), clock=clock, ids=ids) as service:
         reader = service.reader
         assert await reader.code(world.token)
         assert await reader.code(Wallet().address) == b""
@@ -140,7 +138,7 @@ async def test_reads_tell_no_from_do_not_know(world: World, tmp_path: Path) -> N
             await reader.call(world.token, b"")
 
 
-async def test_a_deployment_of_the_first_contract_goes_on_settling(world: World, tmp_path: Path) -> None:
+async def test_a_deployment_of_the_first_contract_goes_on_settling(world: World) -> None:
     """On a chain deployed before settleMany and the admin delay, charged and free sessions settle one by one."""
     old = json.loads((Path(__file__).parent / "data" / "SessionSettlement_1.json").read_text())
     owner = Account.from_key(world.treasury_key).address
@@ -151,7 +149,7 @@ async def test_a_deployment_of_the_first_contract_goes_on_settling(world: World,
     tx_hash = await world.send(world.treasury_key, "", bytes.fromhex(old["bytecode"][2:]) + arguments, gas=4_000_000)
     world.settlement = (await world.rpc.call("eth_getTransactionReceipt", tx_hash))["contractAddress"]
     await world.ready_parties()
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         charged = await world.end_session()
         free = [await world.end_session(seconds=0) for _ in range(3)]
         service.notify()
@@ -162,7 +160,7 @@ async def test_a_deployment_of_the_first_contract_goes_on_settling(world: World,
     assert len(hashes) == 4
 
 
-async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world: World, tmp_path: Path) -> None:
+async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world: World) -> None:
     await world.ready_parties()
     heard: list[dict[str, int]] = []
 
@@ -176,7 +174,7 @@ async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world
     async def falls_to(micro: int) -> bool:
         return {payer: micro} in heard[1:]
 
-    options = options_for(world, tmp_path)
+    options = options_for(world)
     async with (
         open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
         trio.open_nursery() as nursery,
@@ -189,10 +187,10 @@ async def test_a_wallet_that_changes_is_reported_until_the_report_is_taken(world
         nursery.cancel_scope.cancel()
 
 
-async def test_without_a_listener_the_wallets_that_were_read_are_not_kept(world: World, tmp_path: Path) -> None:
+async def test_without_a_listener_the_wallets_that_were_read_are_not_kept(world: World) -> None:
     await world.ready_parties()
 
-    options = options_for(world, tmp_path)
+    options = options_for(world)
     async with (
         open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
         trio.open_nursery() as nursery,

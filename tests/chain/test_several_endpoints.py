@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -190,13 +189,13 @@ def logged(logs: list[Any], event: str) -> Callable[[], Awaitable[bool]]:
 @pytest.mark.parametrize("lie", [failed_receipt, no_receipt, altered_event])
 @pytest.mark.parametrize("place", [0, 1])
 async def test_a_settlement_is_confirmed_only_when_both_endpoints_report_it(
-    world: World, second: Endpoint, tmp_path: Path, lie: Any, place: int
+    world: World, second: Endpoint, lie: Any, place: int
 ) -> None:
     await world.ready_parties()
     liar = (world.endpoint, second)[place]
     liar.fault = of_method(RECEIPT, lie)
     with structlog.testing.capture_logs() as logs:
-        async with running(world, tmp_path, rpc_url=f"{world.endpoint.url},{second.url}") as service:
+        async with running(world, rpc_url=f"{world.endpoint.url},{second.url}") as service:
             session_id = await world.end_session()
             service.notify()
             await until("the lie is logged", logged(logs, "chain_endpoint_disagrees"))
@@ -215,7 +214,7 @@ async def test_a_settlement_is_confirmed_only_when_both_endpoints_report_it(
     ("lie", "others_count"), [(failed_receipt, 2), (no_receipt, 2), (altered_event, 2), (failed_receipt, 3)]
 )
 async def test_an_endpoint_that_others_contradict_is_named_and_delays_nothing(
-    world: World, tmp_path: Path, lie: Any, others_count: int
+    world: World, lie: Any, others_count: int
 ) -> None:
     await world.ready_parties()
     world.endpoint.fault = of_method(RECEIPT, lie)
@@ -223,7 +222,7 @@ async def test_an_endpoint_that_others_contradict_is_named_and_delays_nothing(
         agreeing = [await stack.enter_async_context(open_endpoint(world.node_url)) for _ in range(others_count)]
         urls = ",".join(each.url for each in (world.endpoint, *agreeing))
         with structlog.testing.capture_logs() as logs:
-            async with running(world, tmp_path, rpc_url=urls) as service:
+            async with running(world, rpc_url=urls) as service:
                 session_id = await world.end_session()
                 service.notify()
                 await world.until_told(session_id)
@@ -238,12 +237,12 @@ async def test_an_endpoint_that_others_contradict_is_named_and_delays_nothing(
 
 @pytest.mark.parametrize("fault", [lose_request, hang])
 async def test_a_session_is_settled_while_the_first_of_three_endpoints_fails(
-    world: World, second: Endpoint, tmp_path: Path, fault: Any
+    world: World, second: Endpoint, fault: Any
 ) -> None:
     await world.ready_parties()
     async with open_endpoint(world.node_url) as third:
         urls = f"{world.endpoint.url},{second.url},{third.url}"
-        async with running(world, tmp_path, rpc_url=urls) as service:
+        async with running(world, rpc_url=urls) as service:
             world.endpoint.fault = fault
             session_id = await world.end_session()
             service.notify()
@@ -254,10 +253,10 @@ async def test_a_session_is_settled_while_the_first_of_three_endpoints_fails(
 
 
 async def test_a_settlement_is_mined_through_one_endpoint_and_confirmed_when_the_second_is_back(
-    world: World, second: Endpoint, tmp_path: Path
+    world: World, second: Endpoint
 ) -> None:
     await world.ready_parties()
-    async with running(world, tmp_path, rpc_url=f"{world.endpoint.url},{second.url}") as service:
+    async with running(world, rpc_url=f"{world.endpoint.url},{second.url}") as service:
         world.endpoint.is_down = True
         session_id = await world.end_session()
         service.notify()
@@ -268,9 +267,9 @@ async def test_a_settlement_is_mined_through_one_endpoint_and_confirmed_when_the
         await world.assert_books_balance()
 
 
-async def test_every_endpoint_gets_every_settlement(world: World, second: Endpoint, tmp_path: Path) -> None:
+async def test_every_endpoint_gets_every_settlement(world: World, second: Endpoint) -> None:
     await world.ready_parties()
-    async with running(world, tmp_path, rpc_url=f"{world.endpoint.url},{second.url}") as service:
+    async with running(world, rpc_url=f"{world.endpoint.url},{second.url}") as service:
         session_id = await world.end_session()
         service.notify()
         await world.until_told(session_id)
@@ -278,7 +277,7 @@ async def test_every_endpoint_gets_every_settlement(world: World, second: Endpoi
 
 
 async def test_an_endpoint_that_is_behind_delays_a_settlement_and_contradicts_nobody(
-    world: World, second: Endpoint, tmp_path: Path
+    world: World, second: Endpoint
 ) -> None:
     await world.ready_parties()
     old = await world.rpc.call("eth_getBlockByNumber", "latest", False)
@@ -294,7 +293,7 @@ async def test_an_endpoint_that_is_behind_delays_a_settlement_and_contradicts_no
 
     second.fault = behind
     with structlog.testing.capture_logs() as logs:
-        async with running(world, tmp_path, rpc_url=f"{world.endpoint.url},{second.url}") as service:
+        async with running(world, rpc_url=f"{world.endpoint.url},{second.url}") as service:
             session_id = await world.end_session()
             service.notify()
 

@@ -303,10 +303,10 @@ async def open_world(chain_dir: Path, *, ledger: Ledger | None = None) -> AsyncI
         )
 
 
-def options_for(world: World, directory: Path, **changed: Any) -> ChainOptions:
+def options_for(world: World, **changed: Any) -> ChainOptions:
     """The service's options for a world: through its endpoint, with short intervals, at depth 0."""
     settings: dict[str, Any] = {
-        "data_dir": directory, "rpc_url": world.endpoint.url, "usdc_address": world.token,
+        "rpc_url": world.endpoint.url, "usdc_address": world.token,
         "settlement_address": world.settlement, "relayer_key": world.relayer_key, "depth": 0, "poll_ms": 30,
         "rpc_timeout_ms": 3_000,
     }  # fmt: skip
@@ -314,13 +314,13 @@ def options_for(world: World, directory: Path, **changed: Any) -> ChainOptions:
 
 
 @asynccontextmanager
-async def running(world: World, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
+async def running(world: World, **changed: Any) -> AsyncIterator[ChainService]:
     """Run the service on a world; its updates go to `world.updates`."""
 
     async def told(update: SettlementUpdate) -> None:
         world.updates.append(update)
 
-    options = options_for(world, directory, **changed)
+    options = options_for(world, **changed)
     async with (
         open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
         trio.open_nursery() as nursery,

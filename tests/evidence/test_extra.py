@@ -2,8 +2,8 @@
 
 import pytest
 
+from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.options.frame_signing import require_signing
-from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
 
 

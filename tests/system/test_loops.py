@@ -36,7 +36,7 @@ OTHER_LOOPS: Final = {
     "cluster/sighting_reports.py:run": "touches no store, chain or file",
     "cluster/rates.py:run": "touches no store, chain or file",
     "cluster/membership.py:join": "a start may fail: it ends at its deadline",
-    "bootstrap/retry.py:run": "a start may fail: it ends at its deadline",
+    "bootstrap/failures/retry.py:run": "a start may fail: it ends at its deadline",
     "chain/deploy.py:_receipt": "a start may fail: it ends at its deadline",
     "chain/rpc/client.py:_persistently": "ends after a number of tries",
     "chain/escrow.py:open_hold": "one request: it ends after OPEN_WAIT_S",

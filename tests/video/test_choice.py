@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from sightline.bootstrap.video import external_engine
+from sightline.bootstrap.adapters.video import external_engine
 from sightline.config import Settings
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.pipeline.call import Raw

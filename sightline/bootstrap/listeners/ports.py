@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import final
 
+from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.listeners.own_tls import own_address
-from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
 from sightline.domain.value import Value
 

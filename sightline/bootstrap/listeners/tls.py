@@ -2,7 +2,7 @@
 
 import ssl
 
-from sightline.bootstrap.start_errors import StartError, check_setting
+from sightline.bootstrap.failures.errors import StartError, check_setting
 from sightline.config import Settings
 
 

@@ -8,7 +8,7 @@ import trio
 
 from sightline.bootstrap.children import open_dsn
 from sightline.bootstrap.database_mark import FILE_NAME, read_mark, write_mark
-from sightline.bootstrap.start_errors import StartError, leaves_of
+from sightline.bootstrap.failures.errors import StartError, leaves_of
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError
 from sightline.storage.database.bridge import DatabaseOptions, open_database

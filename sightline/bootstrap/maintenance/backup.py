@@ -20,6 +20,7 @@ from typing import Final
 
 import trio
 
+from sightline.bootstrap.failures.errors import leaves_of
 from sightline.bootstrap.maintenance.archive import (
     CHAIN_FILE,
     CHAIN_KEYS_FILE,
@@ -34,7 +35,6 @@ from sightline.bootstrap.maintenance.archive import (
     write_archive,
 )
 from sightline.bootstrap.observability.last_backup import note_backup
-from sightline.bootstrap.start_errors import leaves_of
 from sightline.chain.embedded.copy import ChainSnapshot, hold_mining, open_chain_snapshot
 from sightline.config import Settings
 from sightline.storage.embedded.dump import DumpError, PostgresTools, embedded_dsn

@@ -9,9 +9,9 @@ import trio
 from eth_utils.address import to_checksum_address
 from msgspec.structs import asdict
 
+from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.maintenance.findings import HostFinding, Level, failed, ok, warning
 from sightline.bootstrap.options.core import meter_key, relayer_key
-from sightline.bootstrap.start_errors import StartError
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.costs import session_cost
 from sightline.chain.embedded.copy import open_chain_snapshot

@@ -11,11 +11,11 @@ from typing import Final
 
 from cryptography import x509
 
+from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.listeners.ports import reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
 from sightline.bootstrap.process import kept_parts
-from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
 from sightline.ports.clock import Clock
 from sightline.system.data_directory import PartMissingError, check_parts

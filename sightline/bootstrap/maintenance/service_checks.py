@@ -6,9 +6,9 @@ from typing import Final
 import trio
 
 from sightline.bootstrap.database_mark import read_mark
+from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
 from sightline.bootstrap.membership.bus import NATS_ADVICE, unprotected_nats
-from sightline.bootstrap.start_errors import StartError
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError
 from sightline.ports.clock import Clock

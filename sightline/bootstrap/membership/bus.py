@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from sightline.bootstrap.start_errors import StartError, check_setting
+from sightline.bootstrap.failures.errors import StartError, check_setting
 from sightline.cluster.bus.nats import NatsBus, NatsOptions, client_tls, open_nats_bus
 from sightline.config import Settings
 from sightline.system.secrets import Secrets

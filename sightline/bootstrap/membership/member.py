@@ -6,8 +6,8 @@ from typing import Final
 
 import trio
 
+from sightline.bootstrap.failures.errors import TakenOverError
 from sightline.bootstrap.membership.bus import open_bus
-from sightline.bootstrap.start_errors import TakenOverError
 from sightline.cluster.bus.memory import MemoryNetwork
 from sightline.cluster.membership import LeaseEndedError, ServiceMember
 from sightline.config import Settings

@@ -6,7 +6,7 @@ from typing import Any, Final, final
 
 import trio
 
-from sightline.bootstrap.start_errors import check_setting
+from sightline.bootstrap.failures.errors import check_setting
 from sightline.config import Settings
 from sightline.ports.tracing import Tracer
 

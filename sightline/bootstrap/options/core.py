@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from sightline.bootstrap.start_errors import check_setting
+from sightline.bootstrap.failures.errors import check_setting
 from sightline.chain.service import ChainOptions
 from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
 from sightline.config import Settings

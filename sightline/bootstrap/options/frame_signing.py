@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Final
 
-from sightline.bootstrap.start_errors import StartError
+from sightline.bootstrap.failures.errors import StartError
 from sightline.config import Settings
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 from pydantic import SecretStr
 
-from sightline.bootstrap.start_errors import StartError
+from sightline.bootstrap.failures.errors import StartError
 from sightline.config import Settings
 from sightline.domain.value import Value, hiding
 

@@ -18,9 +18,9 @@ import trio
 from pydantic import SecretStr
 
 from sightline.bootstrap.children import open_children
+from sightline.bootstrap.failures.errors import check_setting
 from sightline.bootstrap.membership.bus import require_protected_nats
 from sightline.bootstrap.process import Prepared, stop_on_signal
-from sightline.bootstrap.start_errors import check_setting
 from sightline.bootstrap.workers.handover import Handover, settings_of_worker
 from sightline.cluster.bus.server import EmbeddedNatsOptions, run_embedded_nats
 from sightline.config import Settings

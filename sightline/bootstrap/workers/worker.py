@@ -12,10 +12,10 @@ from contextlib import ExitStack
 import structlog
 import trio
 
+from sightline.bootstrap.failures.errors import check_setting
 from sightline.bootstrap.listeners.ports import Ports, reserve_internal
 from sightline.bootstrap.process import ServerRun, exit_code_of, raise_open_file_limit, restrict_new_files
-from sightline.bootstrap.server_run import Run
-from sightline.bootstrap.start_errors import check_setting
+from sightline.bootstrap.server_run import RunOptions
 from sightline.bootstrap.workers.handover import Handover
 from sightline.system.ids import SystemIds
 from sightline.system.lock import lock_directory
@@ -57,7 +57,7 @@ def main() -> int:
             )
             with check_setting(f"The secrets in {settings.secrets_path}"):
                 secrets = load_secrets(settings.secrets_path, SystemIds())
-            run_of_worker = Run(
+            run_of_worker = RunOptions(
                 settings=settings,
                 secrets=secrets,
                 ports=ports,

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import trio
@@ -83,11 +82,11 @@ class Stage:
         return cls(world, database, meter_key, PostgresOpenings(database), PostgresLedger(database))
 
     @asynccontextmanager
-    async def opened(self, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
+    async def opened(self, **changed: Any) -> AsyncIterator[ChainService]:
         """Open the service without relayer and watcher, as a server has it that holds neither role."""
         # A capture waits for no others, unless a test says so.
         chosen = {"is_escrow": True, "meter_key": self.meter_key, "capture_window_ms": 0} | changed
-        options = options_for(self.world, directory, **chosen)
+        options = options_for(self.world, **chosen)
         extensions = PostgresExtensions(self.database)
         holds = Holds(
             all=self.openings, relayer=self.openings, extensions=extensions, relayer_extensions=extensions,
@@ -98,13 +97,13 @@ class Stage:
             yield service
 
     @asynccontextmanager
-    async def running(self, directory: Path, **changed: Any) -> AsyncIterator[ChainService]:
+    async def running(self, **changed: Any) -> AsyncIterator[ChainService]:
         """Run relayer and watcher."""
 
         async def told(update: SettlementUpdate) -> None:
             self.world.updates.append(update)
 
-        async with self.opened(directory, **changed) as service, trio.open_nursery() as nursery:
+        async with self.opened(**changed) as service, trio.open_nursery() as nursery:
             nursery.start_soon(service.run_watcher)
             nursery.start_soon(service.run_relayer, told)
             yield service

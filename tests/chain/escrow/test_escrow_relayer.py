@@ -1,7 +1,6 @@
 """Holds are opened once and closed once, whatever the endpoint does; the books equal the chain."""
 
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import structlog.testing
@@ -39,14 +38,12 @@ async def until_books_balance(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_hold_is_open_before_the_start_and_the_rest_returns_at_the_end(
-    stage: Stage, tmp_path: Path, kind: Kind
-) -> None:
+async def test_a_hold_is_open_before_the_start_and_the_rest_returns_at_the_end(stage: Stage, kind: Kind) -> None:
     if kind in {ConsentKind.CONSENT, ConsentKind.MANDATE}:
         await stage.world.give_coin(stage.world.payer)
         await stage.world.approve(stage.world.payer)
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service, kind=kind)
         tx_hash = await service.escrow.open_hold(session)
@@ -64,11 +61,9 @@ async def test_a_hold_is_open_before_the_start_and_the_rest_returns_at_the_end(
 
 
 @pytest.mark.parametrize("lost", [1, 3])
-async def test_an_open_whose_answer_is_lost_is_sent_again_and_opens_once(
-    stage: Stage, tmp_path: Path, lost: int
-) -> None:
+async def test_an_open_whose_answer_is_lost_is_sent_again_and_opens_once(stage: Stage, lost: int) -> None:
     stage.world.endpoint.fault = of_method(SEND, some_times(lost, lose_reply))
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service)
         await service.escrow.open_hold(session)
@@ -78,11 +73,11 @@ async def test_an_open_whose_answer_is_lost_is_sent_again_and_opens_once(
         assert await stage.world.balance(stage.world.payer) == FUNDS - HOLD
 
 
-async def test_a_start_waits_until_both_endpoints_have_its_hold_in_a_block(stage: Stage, tmp_path: Path) -> None:
+async def test_a_start_waits_until_both_endpoints_have_its_hold_in_a_block(stage: Stage) -> None:
     async with open_endpoint(stage.world.node_url) as second:
         urls = f"{stage.world.endpoint.url},{second.url}"
         with structlog.testing.capture_logs() as logs:
-            async with stage.running(tmp_path, rpc_url=urls) as service, trio.open_nursery() as nursery:
+            async with stage.running(rpc_url=urls) as service, trio.open_nursery() as nursery:
                 assert service.escrow is not None
                 session = await stage.assigned(service)
                 second.fault = of_method("eth_getTransactionReceipt", no_receipt)
@@ -110,18 +105,18 @@ async def test_a_start_waits_until_both_endpoints_have_its_hold_in_a_block(stage
                 await until("the start is answered", is_open)
 
 
-async def test_a_start_needs_no_endpoint_that_is_away(stage: Stage, tmp_path: Path) -> None:
+async def test_a_start_needs_no_endpoint_that_is_away(stage: Stage) -> None:
     async with open_endpoint(stage.world.node_url) as second:
         urls = f"{stage.world.endpoint.url},{second.url}"
-        async with stage.running(tmp_path, rpc_url=urls) as service:
+        async with stage.running(rpc_url=urls) as service:
             assert service.escrow is not None
             second.is_down = True
             assert await service.escrow.open_hold(await stage.assigned(service))
 
 
-async def test_many_sessions_are_captured_in_few_transactions(stage: Stage, tmp_path: Path) -> None:
+async def test_many_sessions_are_captured_in_few_transactions(stage: Stage) -> None:
     charges: dict[str, int] = {}
-    async with stage.running(tmp_path, capture_window_ms=2_000) as service:
+    async with stage.running(capture_window_ms=2_000) as service:
         assert service.escrow is not None
         for seconds in range(12):
             session = await stage.assigned(service)
@@ -139,8 +134,8 @@ async def test_many_sessions_are_captured_in_few_transactions(stage: Stage, tmp_
         await until_books_balance(stage)
 
 
-async def test_a_charge_waits_for_others_to_share_its_transaction(stage: Stage, tmp_path: Path) -> None:
-    async with stage.running(tmp_path, capture_window_ms=8_000) as service:
+async def test_a_charge_waits_for_others_to_share_its_transaction(stage: Stage) -> None:
+    async with stage.running(capture_window_ms=8_000) as service:
         assert service.escrow is not None
         first, second = await stage.assigned(service), await stage.assigned(service)
         await service.escrow.open_hold(first)
@@ -155,9 +150,9 @@ async def test_a_charge_waits_for_others_to_share_its_transaction(stage: Stage, 
 
 
 async def test_a_charge_for_more_seconds_than_passed_on_the_chain_waits_until_its_clock_has_caught_up(
-    stage: Stage, tmp_path: Path
+    stage: Stage,
 ) -> None:
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service, duration_s=4_000)
         await service.escrow.open_hold(session)
@@ -173,10 +168,8 @@ async def test_a_charge_for_more_seconds_than_passed_on_the_chain_waits_until_it
         assert (record.attempts, record.state) == ((), SettlementState.COMPOSED)
 
 
-async def test_a_long_session_is_charged_although_no_block_was_made_since_its_hold(
-    stage: Stage, tmp_path: Path
-) -> None:
-    async with stage.running(tmp_path) as service:
+async def test_a_long_session_is_charged_although_no_block_was_made_since_its_hold(stage: Stage) -> None:
+    async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service)
         await service.escrow.open_hold(session)
@@ -186,24 +179,20 @@ async def test_a_long_session_is_charged_although_no_block_was_made_since_its_ho
         assert await stage.world.settled_on_chain() == {session.id: charged}
 
 
-async def test_a_free_settlement_whose_hold_was_given_up_before_a_crash_is_written_off(
-    stage: Stage, tmp_path: Path
-) -> None:
-    async with stage.opened(tmp_path) as service:
+async def test_a_free_settlement_whose_hold_was_given_up_before_a_crash_is_written_off(stage: Stage) -> None:
+    async with stage.opened() as service:
         assert service.escrow is not None
         session = await stage.assigned(service)
         with trio.move_on_after(0.3):
             await service.escrow.open_hold(session)
     await stage.closed(session)
     assert await stage.openings.withdraw(session.id, now_ms=clock.now_ms())
-    async with stage.running(tmp_path):
+    async with stage.running():
         await stage.until_done(session.id, SettlementState.WRITTEN_OFF)
 
 
-async def test_a_session_that_is_cancelled_while_its_hold_opens_gets_everything_back(
-    stage: Stage, tmp_path: Path
-) -> None:
-    async with stage.running(tmp_path) as service:
+async def test_a_session_that_is_cancelled_while_its_hold_opens_gets_everything_back(stage: Stage) -> None:
+    async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service)
         await service.escrow.open_hold(session)
@@ -214,9 +203,9 @@ async def test_a_session_that_is_cancelled_while_its_hold_opens_gets_everything_
         await until_books_balance(stage)
 
 
-async def test_a_hold_that_was_never_sent_is_not_opened_after_its_session_is_over(stage: Stage, tmp_path: Path) -> None:
+async def test_a_hold_that_was_never_sent_is_not_opened_after_its_session_is_over(stage: Stage) -> None:
     pauper = Wallet()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service, payer=pauper)
         with pytest.raises(RefusedError) as refused:
@@ -232,8 +221,8 @@ async def test_a_hold_that_was_never_sent_is_not_opened_after_its_session_is_ove
         assert row.state is SettlementState.WRITTEN_OFF
 
 
-async def test_a_row_that_names_another_payee_than_the_session_is_not_signed(stage: Stage, tmp_path: Path) -> None:
-    async with stage.running(tmp_path) as service:
+async def test_a_row_that_names_another_payee_than_the_session_is_not_signed(stage: Stage) -> None:
+    async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service)
         assert isinstance(session.phase, Assigned)
@@ -243,8 +232,8 @@ async def test_a_row_that_names_another_payee_than_the_session_is_not_signed(sta
         assert await stage.world.balance(stage.world.payer) == FUNDS
 
 
-async def test_a_charge_that_differs_from_the_session_is_not_captured(stage: Stage, tmp_path: Path) -> None:
-    async with stage.running(tmp_path) as service:
+async def test_a_charge_that_differs_from_the_session_is_not_captured(stage: Stage) -> None:
+    async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service)
         await service.escrow.open_hold(session)
@@ -265,14 +254,14 @@ async def test_a_charge_that_differs_from_the_session_is_not_captured(stage: Sta
         assert await stage.world.settled_on_chain() == {}
 
 
-async def test_a_stop_between_signing_and_broadcast_sends_the_same_open(stage: Stage, tmp_path: Path) -> None:
+async def test_a_stop_between_signing_and_broadcast_sends_the_same_open(stage: Stage) -> None:
     async def swallow(_request: object, _forward: object) -> None:
         await trio.sleep_forever()
 
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         session = await stage.assigned(service)
     stage.world.endpoint.fault = of_method(SEND, swallow)  # type: ignore[arg-type]
-    async with stage.running(tmp_path) as service, trio.open_nursery() as nursery:
+    async with stage.running() as service, trio.open_nursery() as nursery:
         assert service.escrow is not None
         nursery.start_soon(service.escrow.open_hold, session)
 
@@ -285,15 +274,15 @@ async def test_a_stop_between_signing_and_broadcast_sends_the_same_open(stage: S
     row = await stage.openings.opening(session.id)
     assert row is not None
     stage.world.endpoint.fault = honest
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         assert service.escrow is not None
         assert await service.escrow.open_hold(session) == row.attempts[0].tx_hash
         assert await stage.world.balance(stage.world.payer) == FUNDS - HOLD
 
 
-async def test_a_payment_that_somebody_else_claimed_is_adopted(stage: Stage, tmp_path: Path) -> None:
+async def test_a_payment_that_somebody_else_claimed_is_adopted(stage: Stage) -> None:
     """The operator claims by the final statement before the service captures."""
-    async with stage.running(tmp_path, capture_window_ms=600_000) as service:
+    async with stage.running(capture_window_ms=600_000) as service:
         assert service.escrow is not None
         session = await stage.assigned(service)
         await service.escrow.open_hold(session)
@@ -302,7 +291,7 @@ async def test_a_payment_that_somebody_else_claimed_is_adopted(stage: Stage, tmp
         assert statement is not None
         await stage.world.give_coin(stage.world.payee)
         await claim(stage, statement)
-    async with stage.running(tmp_path):
+    async with stage.running():
         await stage.until_done(session.id)
         assert await stage.world.settled_on_chain() == {session.id: charged}
 
@@ -317,9 +306,9 @@ async def claim(stage: Stage, statement: SignedStatement) -> None:
     await AsyncChain(stage.world.node_url).claim(LocalWallet.from_key(stage.world.payee.key), shown)
 
 
-async def test_a_meter_that_the_contract_does_not_know_opens_nothing(stage: Stage, tmp_path: Path) -> None:
+async def test_a_meter_that_the_contract_does_not_know_opens_nothing(stage: Stage) -> None:
     stage.meter_key = ids.token_bytes(32)
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service)
         with pytest.raises(RefusedError, match="not signed by a meter"):
@@ -338,10 +327,8 @@ async def unpaid_sessions(stage: Stage, service: ChainService, count: int) -> No
         await stage.until_done(session.id)
 
 
-async def test_a_payer_whose_holds_end_without_a_charge_uses_up_its_gas_and_gets_no_more(
-    stage: Stage, tmp_path: Path
-) -> None:
-    async with stage.running(tmp_path, unpaid_opens_max=2) as service:
+async def test_a_payer_whose_holds_end_without_a_charge_uses_up_its_gas_and_gets_no_more(stage: Stage) -> None:
+    async with stage.running(unpaid_opens_max=2) as service:
         assert service.escrow is not None
         paid = await stage.assigned(service)
         await service.escrow.open_hold(paid)
@@ -357,13 +344,13 @@ async def test_a_payer_whose_holds_end_without_a_charge_uses_up_its_gas_and_gets
         assert refused.value.refusal.detail == "session:gasBudget"
         other = Wallet()
         await service.escrow.require_consent((await stage.assigned(service, payer=other)).terms)
-    async with stage.running(tmp_path, unpaid_opens_max=3) as service:
+    async with stage.running(unpaid_opens_max=3) as service:
         assert service.escrow is not None
         await service.escrow.require_consent(session.terms)
 
 
-async def test_a_session_that_was_never_opened_on_the_chain_uses_up_no_gas(stage: Stage, tmp_path: Path) -> None:
-    async with stage.running(tmp_path, unpaid_opens_max=1) as service:
+async def test_a_session_that_was_never_opened_on_the_chain_uses_up_no_gas(stage: Stage) -> None:
+    async with stage.running(unpaid_opens_max=1) as service:
         assert service.escrow is not None
         await stage.closed(await stage.assigned(service))
         poor = Wallet()
@@ -376,8 +363,8 @@ async def test_a_session_that_was_never_opened_on_the_chain_uses_up_no_gas(stage
             await service.escrow.require_consent(session.terms)
 
 
-async def test_a_hold_of_yesterday_uses_up_no_gas_of_today(stage: Stage, tmp_path: Path) -> None:
-    async with stage.running(tmp_path, unpaid_opens_max=1) as service:
+async def test_a_hold_of_yesterday_uses_up_no_gas_of_today(stage: Stage) -> None:
+    async with stage.running(unpaid_opens_max=1) as service:
         assert service.escrow is not None
         await unpaid_sessions(stage, service, 1)
         session = await stage.assigned(service)

@@ -1,7 +1,5 @@
 """The contract adds to the hold of a LIVE session once for each extension, by each way of consent; the books follow."""
 
-from pathlib import Path
-
 import pytest
 
 from sightline.domain.errors import RefusedError
@@ -36,12 +34,10 @@ async def a_live_session(stage: Stage, service, kind: Kind = ConsentKind.AUTHORI
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_longer_session_is_charged_past_its_first_hold_and_the_rest_returns(
-    stage: Stage, tmp_path: Path, kind: Kind
-) -> None:
+async def test_a_longer_session_is_charged_past_its_first_hold_and_the_rest_returns(stage: Stage, kind: Kind) -> None:
     await allowance_for(stage, kind)
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         session = await a_live_session(stage, service, kind)
         session = await stage.extending(service, session, MORE_S, kind)
         await service.escrow.require_extension(session, session.extending)
@@ -61,9 +57,9 @@ async def test_a_longer_session_is_charged_past_its_first_hold_and_the_rest_retu
         await until_books_balance(stage)
 
 
-async def test_a_second_extension_is_signed_over_the_hold_with_the_first(stage: Stage, tmp_path: Path) -> None:
+async def test_a_second_extension_is_signed_over_the_hold_with_the_first(stage: Stage) -> None:
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         session = await a_live_session(stage, service)
         for number in (1, 2):
             session = await stage.extending(service, session, MORE_S)
@@ -77,11 +73,9 @@ async def test_a_second_extension_is_signed_over_the_hold_with_the_first(stage: 
 
 
 @pytest.mark.parametrize("lost", [1, 3])
-async def test_an_extension_whose_answer_is_lost_is_sent_again_and_added_once(
-    stage: Stage, tmp_path: Path, lost: int
-) -> None:
+async def test_an_extension_whose_answer_is_lost_is_sent_again_and_added_once(stage: Stage, lost: int) -> None:
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         session = await a_live_session(stage, service)
         session = await stage.extending(service, session, MORE_S)
         stage.world.endpoint.fault = of_method(SEND, some_times(lost, lose_reply))
@@ -92,12 +86,12 @@ async def test_an_extension_whose_answer_is_lost_is_sent_again_and_added_once(
         assert await stage.held() == before + HOLD + MORE
 
 
-async def test_a_payer_without_the_amount_is_refused_and_nothing_is_added_later(stage: Stage, tmp_path: Path) -> None:
+async def test_a_payer_without_the_amount_is_refused_and_nothing_is_added_later(stage: Stage) -> None:
     payer = Wallet()
     await stage.ledger.track(payer.workspace_id, payer.address, now_ms=0)
     await stage.world.fund(payer, HOLD)
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         session = await stage.assigned(service, payer=payer, duration_s=FIRST_S)
         await service.escrow.open_hold(session)
         session = await stage.extending(service, await stage.live(session), MORE_S, payer=payer)
@@ -113,10 +107,10 @@ async def test_a_payer_without_the_amount_is_refused_and_nothing_is_added_later(
         assert await stage.held() == before + HOLD + MORE
 
 
-async def test_a_row_that_no_session_asks_for_is_not_signed(stage: Stage, tmp_path: Path) -> None:
+async def test_a_row_that_no_session_asks_for_is_not_signed(stage: Stage) -> None:
     """Write access to the outbox alone adds nothing to a hold."""
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         session = await a_live_session(stage, service)
         asking = await stage.extending(service, session, MORE_S)
         await stage.store(session)
@@ -127,10 +121,8 @@ async def test_a_row_that_no_session_asks_for_is_not_signed(stage: Stage, tmp_pa
 
 
 @pytest.mark.parametrize("field", ["amount", "openBy"])
-async def test_a_signature_over_other_terms_is_refused_before_the_chain_is_asked(
-    stage: Stage, tmp_path: Path, field: str
-) -> None:
-    async with stage.running(tmp_path) as service:
+async def test_a_signature_over_other_terms_is_refused_before_the_chain_is_asked(stage: Stage, field: str) -> None:
+    async with stage.running() as service:
         session = await stage.extending(service, await a_live_session(stage, service), MORE_S)
         asked = session.extending
         consent = asked.consent
@@ -148,10 +140,10 @@ async def test_a_signature_over_other_terms_is_refused_before_the_chain_is_asked
 
 
 async def test_a_session_that_ends_while_its_extension_is_on_its_way_is_settled_from_the_larger_hold(
-    stage: Stage, tmp_path: Path
+    stage: Stage,
 ) -> None:
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         session = await stage.extending(service, await a_live_session(stage, service), MORE_S)
         await service.escrow.extend_hold(session)
         charged = await stage.ended(session, 7)  # it never counted the extension
@@ -162,12 +154,10 @@ async def test_a_session_that_ends_while_its_extension_is_on_its_way_is_settled_
         await until_books_balance(stage)
 
 
-async def test_a_session_whose_extension_is_not_on_the_chain_gets_what_its_hold_pays(
-    stage: Stage, tmp_path: Path
-) -> None:
+async def test_a_session_whose_extension_is_not_on_the_chain_gets_what_its_hold_pays(stage: Stage) -> None:
     """As after a reorganisation beyond the depth that removed the extension for good."""
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         session = await a_live_session(stage, service)
         session = await stage.extended(await stage.extending(service, session, MORE_S), "0x" + "ab" * 32)
         assert await stage.ended(session, FIRST_S + 10) > HOLD
@@ -179,11 +169,11 @@ async def test_a_session_whose_extension_is_not_on_the_chain_gets_what_its_hold_
 
 @pytest.mark.parametrize("is_extended_again", [False, True])
 async def test_an_extension_that_was_given_up_and_is_mined_all_the_same_does_not_stop_what_follows(
-    stage: Stage, tmp_path: Path, is_extended_again: bool
+    stage: Stage, is_extended_again: bool
 ) -> None:
     """As after wrong answers about its transaction: its caller was refused, and the contract has its amount."""
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         live = await a_live_session(stage, service)
         asking = await stage.extending(service, live, MORE_S)
         await service.escrow.extend_hold(asking)

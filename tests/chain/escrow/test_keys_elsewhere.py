@@ -44,13 +44,13 @@ async def address_at(url: str) -> str:
     "of", [pytest.param(in_a_key_server, id="server"), pytest.param(in_anvil, id="anvil", marks=pytest.mark.interop)]
 )
 async def test_a_session_is_opened_and_captured_by_a_gas_key_in_another_process(
-    stage: Stage, tmp_path: Path, of: Callable[[], Any]
+    stage: Stage, of: Callable[[], Any]
 ) -> None:
     before = await stage.held()
     async with of() as url:
         payer_of_gas = await address_at(url)
         await stage.world.give_coin(_Account(payer_of_gas))
-        async with stage.running(tmp_path, relayer_key=None, relayer_signer_url=url) as service:
+        async with stage.running(relayer_key=None, relayer_signer_url=url) as service:
             assert service.escrow is not None
             session = await stage.assigned(service, kind=ConsentKind.AUTHORIZATION)
             await service.escrow.open_hold(session)

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,9 +113,9 @@ def of_stage(stage: Stage) -> KeyServer:
     return KeyServer(key="0x" + stage.meter_key.hex())
 
 
-async def test_a_session_is_opened_and_captured_by_the_key_in_another_process(stage: Stage, tmp_path: Path) -> None:
+async def test_a_session_is_opened_and_captured_by_the_key_in_another_process(stage: Stage) -> None:
     before, process = await stage.held(), of_stage(stage)
-    async with served(process) as url, stage.running(tmp_path, meter_signer_url=url) as service:
+    async with served(process) as url, stage.running(meter_signer_url=url) as service:
         assert service.escrow is not None
         session = await stage.assigned(service)
         process.is_locked = True

@@ -1,7 +1,6 @@
 """A payer without native coin gets an allowance: it signs a permit, and the relayer sends it."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,9 +76,9 @@ async def refusal(stage: Stage, service: ChainService, permit: SignedPermit) -> 
     return refused.code, refused.detail or "", refused.message or ""
 
 
-async def test_a_payer_without_coin_gets_an_allowance_and_pays_from_it(stage: Stage, tmp_path: Path) -> None:
+async def test_a_payer_without_coin_gets_an_allowance_and_pays_from_it(stage: Stage) -> None:
     before = await stage.held()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         assert (await coin(stage, stage.world.payer), await allowance(stage)) == (0, 0)
         permit = await signed(stage, service)
         relayed = await relay(stage, service, permit)
@@ -107,9 +106,7 @@ class ContractWallet(Wallet):
         return self.at
 
 
-async def test_a_contract_wallet_gives_its_allowance_by_its_owner_s_signature_and_pays_from_it(
-    stage: Stage, tmp_path: Path
-) -> None:
+async def test_a_contract_wallet_gives_its_allowance_by_its_owner_s_signature_and_pays_from_it(stage: Stage) -> None:
     world, owner = stage.world, stage.world.payer
     code = test_source("Wallet") + encode(["address"], [owner.address])
     created = await world.rpc.call(
@@ -117,7 +114,7 @@ async def test_a_contract_wallet_gives_its_allowance_by_its_owner_s_signature_an
     )
     wallet = ContractWallet(key=owner.key, at=created["contractAddress"])
     await world.fund(wallet)
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         stranger = await signed(stage, service, payer=wallet, key=Wallet().key)
         with pytest.raises(RefusedError, match="the token refuses it: TestUSDC: invalid signature"):
             await relay(stage, service, stranger, wallet)
@@ -131,31 +128,31 @@ async def test_a_contract_wallet_gives_its_allowance_by_its_owner_s_signature_an
         await stage.until_done(session.id)
 
 
-async def test_permits_of_several_payers_are_sent_in_one_round(stage: Stage, tmp_path: Path) -> None:
+async def test_permits_of_several_payers_are_sent_in_one_round(stage: Stage) -> None:
     payers = [Wallet(), Wallet(), Wallet()]
-    async with stage.opened(tmp_path) as service:
+    async with stage.opened() as service:
         permits = [
             await signed(stage, service, payer=payer, amount=MicroUsdc(at)) for at, payer in enumerate(payers, 1)
         ]
         for permit, payer in zip(permits, payers, strict=True):
             with trio.move_on_after(0.3):
                 await relay(stage, service, permit, payer)
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         for permit, payer in zip(permits, payers, strict=True):
             await relay(stage, service, permit, payer)
     assert [await allowance(stage, payer) for payer in payers] == [1, 2, 3]
 
 
-async def test_an_allowance_of_nothing_takes_the_allowance_back(stage: Stage, tmp_path: Path) -> None:
-    async with stage.running(tmp_path) as service:
+async def test_an_allowance_of_nothing_takes_the_allowance_back(stage: Stage) -> None:
+    async with stage.running() as service:
         await relay(stage, service, await signed(stage, service))
         await relay(stage, service, await signed(stage, service, amount=MicroUsdc(0)))
         assert await allowance(stage) == 0
 
 
-async def test_a_permit_that_is_not_valid_is_refused_with_what_is_wrong(stage: Stage, tmp_path: Path) -> None:
+async def test_a_permit_that_is_not_valid_is_refused_with_what_is_wrong(stage: Stage) -> None:
     other = Wallet()
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         good = await signed(stage, service)
         strangers = await signed(stage, service, payer=other)
         terms = await escrow_of(service).permit_terms(stage.world.payer.address, VALUE, stage.far_s)
@@ -176,8 +173,8 @@ async def test_a_permit_that_is_not_valid_is_refused_with_what_is_wrong(stage: S
         assert await allowance(stage) == 0
 
 
-async def test_a_permit_whose_nonce_was_used_is_a_conflict(stage: Stage, tmp_path: Path) -> None:
-    async with stage.running(tmp_path) as service:
+async def test_a_permit_whose_nonce_was_used_is_a_conflict(stage: Stage) -> None:
+    async with stage.running() as service:
         first, second = await signed(stage, service), await signed(stage, service, amount=MicroUsdc(7))
         assert first.nonce == second.nonce
         await relay(stage, service, first)
@@ -187,8 +184,8 @@ async def test_a_permit_whose_nonce_was_used_is_a_conflict(stage: Stage, tmp_pat
         assert await allowance(stage) == VALUE
 
 
-async def test_two_permits_with_one_nonce_are_not_both_sent(stage: Stage, tmp_path: Path) -> None:
-    async with stage.opened(tmp_path) as service, trio.open_nursery() as nursery:
+async def test_two_permits_with_one_nonce_are_not_both_sent(stage: Stage) -> None:
+    async with stage.opened() as service, trio.open_nursery() as nursery:
         nursery.start_soon(relay, stage, service, await signed(stage, service))
         permits = PostgresPermits(stage.database)
 
@@ -202,9 +199,9 @@ async def test_two_permits_with_one_nonce_are_not_both_sent(stage: Stage, tmp_pa
         nursery.cancel_scope.cancel()
 
 
-async def test_a_permit_that_somebody_else_sends_first_is_given_up(stage: Stage, tmp_path: Path) -> None:
+async def test_a_permit_that_somebody_else_sends_first_is_given_up(stage: Stage) -> None:
     world = stage.world
-    async with stage.opened(tmp_path) as service:
+    async with stage.opened() as service:
         permit = await signed(stage, service)
         with trio.move_on_after(0.5):
             await relay(stage, service, permit)
@@ -213,22 +210,22 @@ async def test_a_permit_that_somebody_else_sends_first_is_given_up(stage: Stage,
         )
         data = permit_data(message, bytes.fromhex(permit.signature[2:]))
         await world.send(world.treasury_key, world.token, data)
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         service.notify()
         _, _, words = await refusal(stage, service, permit)
         assert "has used" in words
         assert await allowance(stage) == VALUE
 
 
-async def test_a_permit_waits_while_the_token_is_paused_and_is_sent_afterwards(stage: Stage, tmp_path: Path) -> None:
+async def test_a_permit_waits_while_the_token_is_paused_and_is_sent_afterwards(stage: Stage) -> None:
     world = stage.world
-    async with stage.opened(tmp_path) as service:
+    async with stage.opened() as service:
         permit = await signed(stage, service)
         with trio.move_on_after(0.5):
             await relay(stage, service, permit)
     await world.send(world.treasury_key, world.token, call_data("setPaused(bool)", [True]))
     try:
-        async with stage.running(tmp_path) as service:
+        async with stage.running() as service:
             permits = PostgresPermits(stage.database)
 
             async def is_refused() -> bool:
@@ -245,8 +242,8 @@ async def test_a_permit_waits_while_the_token_is_paused_and_is_sent_afterwards(s
         await world.send(world.treasury_key, world.token, call_data("setPaused(bool)", [False]))
 
 
-async def test_the_gas_of_a_payers_permits_and_unpaid_sessions_has_one_budget(stage: Stage, tmp_path: Path) -> None:
-    async with stage.running(tmp_path, unpaid_opens_max=2) as service:
+async def test_the_gas_of_a_payers_permits_and_unpaid_sessions_has_one_budget(stage: Stage) -> None:
+    async with stage.running(unpaid_opens_max=2) as service:
         session = await stage.assigned(service)
         await escrow_of(service).open_hold(session)
         await stage.ended(session, 0)
@@ -258,8 +255,8 @@ async def test_the_gas_of_a_payers_permits_and_unpaid_sessions_has_one_budget(st
         assert "2 transactions of this payer" in message
 
 
-async def test_the_gas_of_a_permit_is_in_the_journal(stage: Stage, tmp_path: Path) -> None:
-    async with stage.running(tmp_path) as service:
+async def test_the_gas_of_a_permit_is_in_the_journal(stage: Stage) -> None:
+    async with stage.running() as service:
         relayed = await relay(stage, service, await signed(stage, service))
 
         async def is_booked() -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -48,8 +47,8 @@ class Books:
 
 
 @pytest.fixture
-async def books(stage: Stage, tmp_path: Path) -> AsyncIterator[Books]:
-    async with stage.running(tmp_path, capture_window_ms=50) as service:
+async def books(stage: Stage) -> AsyncIterator[Books]:
+    async with stage.running(capture_window_ms=50) as service:
         assert service.escrow is not None
         captured, cancelled, still_open = [await stage.assigned(service) for _ in range(3)]
         for session in (captured, cancelled, still_open):

@@ -5,7 +5,6 @@ Usage: python -m tests.chain.interop.drill_server JSON
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -33,7 +32,6 @@ async def serve(given: dict[str, Any]) -> None:
     """Run relayer and watcher until the process is killed."""
     for name in ("relayer_key", "meter_key"):
         given["options"][name] = bytes.fromhex(given["options"][name])
-    given["options"]["data_dir"] = Path(given["options"]["data_dir"])
     async with open_database(DatabaseOptions(pool=PoolOptions(dsn=given["dsn"]))) as database:
         openings, extensions, ledger = (
             PostgresOpenings(database),

@@ -41,11 +41,11 @@ async def stage(anvil: Anvil, database: Database) -> AsyncIterator[Stage]:
 
 
 async def test_a_reorganisation_below_the_depth_costs_nothing_and_the_books_are_written_when_final(
-    stage: Stage, anvil: Anvil, tmp_path: Path
+    stage: Stage, anvil: Anvil
 ) -> None:
     journal = PostgresJournal(stage.database)
     before = await stage.world.balance(stage.world.payer)
-    async with stage.running(tmp_path, depth=None, capture_window_ms=0) as service:
+    async with stage.running(depth=None, capture_window_ms=0) as service:
         assert service.escrow is not None
         async with mining(anvil):
             session = await stage.assigned(service)
@@ -80,9 +80,9 @@ async def test_a_reorganisation_below_the_depth_costs_nothing_and_the_books_are_
 
 
 async def test_fees_of_the_oracle_lower_the_number_of_sessions_that_the_relayer_can_pay(
-    stage: Stage, anvil: Anvil, tmp_path: Path
+    stage: Stage, anvil: Anvil
 ) -> None:
-    async with stage.running(tmp_path, depth=None) as service:
+    async with stage.running(depth=None) as service:
         without = await service.relayer_coin()
         cost_wei = without.balance_wei // without.sessions
         # Answers each call with its number, a size or gas, times 2**32.
@@ -97,9 +97,9 @@ async def test_fees_of_the_oracle_lower_the_number_of_sessions_that_the_relayer_
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_no_open_and_no_capture_is_larger_than_what_its_data_fee_is_asked_for(
-    stage: Stage, anvil: Anvil, tmp_path: Path, kind: Kind
+    stage: Stage, anvil: Anvil, kind: Kind
 ) -> None:
-    async with stage.running(tmp_path, depth=0, capture_window_ms=0) as service, mining(anvil):
+    async with stage.running(depth=0, capture_window_ms=0) as service, mining(anvil):
         assert service.escrow is not None
         session = await stage.assigned(service, kind=kind)
         await service.escrow.open_hold(session)

@@ -2,7 +2,6 @@
 
 import os
 import random
-from pathlib import Path
 
 import pytest
 import trio
@@ -18,9 +17,7 @@ SESSIONS = int(os.environ.get("SIGHTLINE_TEST_SETTLEMENTS", "60"))
 
 
 @pytest.mark.parametrize("depth", [0, 2])
-async def test_random_sessions_add_up_through_reorganisations(
-    world: World, anvil: Anvil, tmp_path: Path, depth: int
-) -> None:
+async def test_random_sessions_add_up_through_reorganisations(world: World, anvil: Anvil, depth: int) -> None:
     seed = random.randrange(2**32)
     dice = random.Random(seed)
     async with mining(anvil):
@@ -46,7 +43,7 @@ async def test_random_sessions_add_up_through_reorganisations(
     charges: dict[str, int] = {}
     world.endpoint.fault = unlucky
     world.endpoint.weather = lambda: dice.choice(["fine"] * 12 + ["lose_request", "lose_reply"])
-    async with running(world, tmp_path, depth=depth, replace_ms=5_000) as service, trio.open_nursery() as nursery:
+    async with running(world, depth=depth, replace_ms=5_000) as service, trio.open_nursery() as nursery:
         nursery.start_soon(storm)
         for _ in range(SESSIONS):
             rate, seconds, fee_bps = dice.randint(1, 9_999), dice.randint(0, 14_400), dice.randint(0, 3_000)

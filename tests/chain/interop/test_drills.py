@@ -5,7 +5,6 @@ ledger equals the chain, which the test reads independently.
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import trio
@@ -34,8 +33,8 @@ async def assert_settled(world: World, session_id: str, total: int) -> None:
     await world.assert_books_balance()
 
 
-async def test_confirmed_means_the_configured_depth(world: World, anvil: Anvil, tmp_path: Path) -> None:
-    async with running(world, tmp_path, depth=2) as service:
+async def test_confirmed_means_the_configured_depth(world: World, anvil: Anvil) -> None:
+    async with running(world, depth=2) as service:
         session_id = await world.end_session()
         service.notify()
         await anvil.until_pending()
@@ -48,9 +47,9 @@ async def test_confirmed_means_the_configured_depth(world: World, anvil: Anvil, 
         await assert_settled(world, session_id, 60_000)
 
 
-async def test_a_lost_broadcast_reply(world: World, anvil: Anvil, tmp_path: Path) -> None:
+async def test_a_lost_broadcast_reply(world: World, anvil: Anvil) -> None:
     world.endpoint.fault = of_method(SEND, some_times(3, lose_reply))
-    async with running(world, tmp_path) as service, mining(anvil):
+    async with running(world) as service, mining(anvil):
         session_id = await world.end_session()
         service.notify()
         await world.until_told(session_id)
@@ -58,8 +57,8 @@ async def test_a_lost_broadcast_reply(world: World, anvil: Anvil, tmp_path: Path
         await assert_settled(world, session_id, 60_000)
 
 
-async def test_a_fee_spike_where_the_old_transaction_mines(world: World, anvil: Anvil, tmp_path: Path) -> None:
-    async with running(world, tmp_path, replace_ms=400) as service:
+async def test_a_fee_spike_where_the_old_transaction_mines(world: World, anvil: Anvil) -> None:
+    async with running(world, replace_ms=400) as service:
         session_id = await world.end_session()
         service.notify()
         await anvil.until_pending()
@@ -89,8 +88,8 @@ async def test_a_fee_spike_where_the_old_transaction_mines(world: World, anvil: 
         await assert_settled(world, session_id, 60_000)
 
 
-async def test_a_fee_spike_where_the_replacement_mines(world: World, anvil: Anvil, tmp_path: Path) -> None:
-    async with running(world, tmp_path, replace_ms=400) as service:
+async def test_a_fee_spike_where_the_replacement_mines(world: World, anvil: Anvil) -> None:
+    async with running(world, replace_ms=400) as service:
         session_id = await world.end_session()
         service.notify()
         await anvil.until_pending()
@@ -103,8 +102,8 @@ async def test_a_fee_spike_where_the_replacement_mines(world: World, anvil: Anvi
         await assert_settled(world, session_id, 60_000)
 
 
-async def test_a_receipt_then_a_reorganisation(world: World, anvil: Anvil, tmp_path: Path) -> None:
-    async with running(world, tmp_path) as service:
+async def test_a_receipt_then_a_reorganisation(world: World, anvil: Anvil) -> None:
+    async with running(world) as service:
         session_id = await world.end_session()
         service.notify()
         await anvil.until_pending()
@@ -133,21 +132,21 @@ async def test_a_receipt_then_a_reorganisation(world: World, anvil: Anvil, tmp_p
         assert view.held_micro == 0
 
 
-async def test_a_chain_wiped_under_the_database_is_refused(tmp_path: Path) -> None:
+async def test_a_chain_wiped_under_the_database_is_refused() -> None:
     treasury = "0x" + ids.token_bytes(32).hex()
     async with open_anvil(treasury_key=treasury) as anvil, a_world_on(anvil) as world:
-        async with open_chain(options_for(world, tmp_path), ledger=world.ledger, clock=clock, ids=ids):
+        async with open_chain(options_for(world), ledger=world.ledger, clock=clock, ids=ids):
             pass
         ledger = world.ledger
     async with open_anvil(genesis_s=1_000, treasury_key=treasury) as anvil, a_world_on(anvil) as world:
-        options = options_for(world, tmp_path)
+        options = options_for(world)
         with pytest.raises(ChainChangedError):
             async with open_chain(options, ledger=ledger, clock=clock, ids=ids):
                 raise AssertionError("it opened")
 
 
-async def test_a_lagging_endpoint_with_empty_logs(world: World, anvil: Anvil, tmp_path: Path) -> None:
-    async with running(world, tmp_path) as service:
+async def test_a_lagging_endpoint_with_empty_logs(world: World, anvil: Anvil) -> None:
+    async with running(world) as service:
         await world.until_in_step()
         world.endpoint.fault = of_method("eth_getLogs", answering([]))
         session_id = await world.end_session()
@@ -160,8 +159,8 @@ async def test_a_lagging_endpoint_with_empty_logs(world: World, anvil: Anvil, tm
         await assert_settled(world, session_id, 60_000)
 
 
-async def test_an_allowance_revoked_in_the_middle(world: World, anvil: Anvil, tmp_path: Path) -> None:
-    async with running(world, tmp_path) as service:
+async def test_an_allowance_revoked_in_the_middle(world: World, anvil: Anvil) -> None:
+    async with running(world) as service:
         session_id = await world.end_session()
         async with mining(anvil):
             await world.approve(world.payer, 0)
@@ -173,8 +172,8 @@ async def test_an_allowance_revoked_in_the_middle(world: World, anvil: Anvil, tm
         await assert_settled(world, session_id, 60_000)
 
 
-async def test_an_allowance_revoked_while_the_transaction_waits(world: World, anvil: Anvil, tmp_path: Path) -> None:
-    async with running(world, tmp_path) as service:
+async def test_an_allowance_revoked_while_the_transaction_waits(world: World, anvil: Anvil) -> None:
+    async with running(world) as service:
         session_id = await world.end_session()
         service.notify()
         await anvil.until_pending()
@@ -207,7 +206,7 @@ async def told(update):
 
 async def main():
     options = ChainOptions(
-        data_dir=Path("."), rpc_url=url, usdc_address=token, settlement_address=settlement,
+        rpc_url=url, usdc_address=token, settlement_address=settlement,
         relayer_key=bytes.fromhex(key), depth=0, poll_ms=50,
     )
     async with open_database(DatabaseOptions(pool=PoolOptions(dsn=dsn))) as database:
@@ -220,9 +219,7 @@ trio.run(main)
 """
 
 
-async def test_kill_9_between_signing_and_broadcast(
-    world: World, anvil: Anvil, database_dsn: str, tmp_path: Path
-) -> None:
+async def test_kill_9_between_signing_and_broadcast(world: World, anvil: Anvil, database_dsn: str) -> None:
     async with open_database(DatabaseOptions(pool=PoolOptions(dsn=database_dsn))) as database:
         world.ledger, world.database = PostgresLedger(database), database
         for wallet in (world.payer, world.payee):
@@ -248,7 +245,7 @@ async def test_kill_9_between_signing_and_broadcast(
         assert signed.state is SettlementState.SIGNED
         assert await anvil.pending() == {}
         world.endpoint.fault = honest
-        async with running(world, tmp_path), mining(anvil):
+        async with running(world), mining(anvil):
             await world.until_told(session_id, patience_s=30)
             record = await world.record(session_id)
             assert [attempt.tx_hash for attempt in record.attempts] == [signed.tx_hash]

@@ -1,7 +1,6 @@
 """Endpoints in front of anvil fail in mid-session: it is settled once, and the faulty endpoint is named."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import structlog.testing
@@ -24,10 +23,10 @@ async def second(anvil: Anvil) -> AsyncIterator[Endpoint]:
 
 
 async def test_the_first_of_two_endpoints_is_killed_in_mid_session(
-    world: World, second: Endpoint, anvil: Anvil, tmp_path: Path
+    world: World, second: Endpoint, anvil: Anvil
 ) -> None:
     urls = f"{world.endpoint.url},{second.url}"
-    async with running(world, tmp_path, rpc_url=urls, depth=DEPTH) as service, mining(anvil):
+    async with running(world, rpc_url=urls, depth=DEPTH) as service, mining(anvil):
         before = await world.end_session()
         service.notify()
         await world.until_told(before)
@@ -44,12 +43,12 @@ async def test_the_first_of_two_endpoints_is_killed_in_mid_session(
 
 @pytest.mark.parametrize("fault", [hang, of_method("eth_getTransactionReceipt", failed_receipt)])
 async def test_one_of_three_endpoints_hangs_or_lies_and_the_others_confirm(
-    world: World, second: Endpoint, anvil: Anvil, tmp_path: Path, fault: Fault
+    world: World, second: Endpoint, anvil: Anvil, fault: Fault
 ) -> None:
     async with open_endpoint(anvil.url) as third:
         urls = f"{world.endpoint.url},{second.url},{third.url}"
         with structlog.testing.capture_logs() as logs:
-            async with running(world, tmp_path, rpc_url=urls, depth=DEPTH) as service, mining(anvil):
+            async with running(world, rpc_url=urls, depth=DEPTH) as service, mining(anvil):
                 world.endpoint.fault = fault
                 session_id = await world.end_session()
                 service.notify()
@@ -64,12 +63,12 @@ async def test_one_of_three_endpoints_hangs_or_lies_and_the_others_confirm(
 
 
 async def test_an_endpoint_that_lags_neither_confirms_nor_answers_reads(
-    world: World, second: Endpoint, anvil: Anvil, tmp_path: Path
+    world: World, second: Endpoint, anvil: Anvil
 ) -> None:
     world.endpoint.fault = behind(int(await anvil.rpc.call("eth_blockNumber"), 16))
     await anvil.mine(10)
     urls = f"{world.endpoint.url},{second.url}"
-    async with running(world, tmp_path, rpc_url=urls, depth=DEPTH) as service, mining(anvil):
+    async with running(world, rpc_url=urls, depth=DEPTH) as service, mining(anvil):
         session_id = await world.end_session()
         service.notify()
         await world.until_state(session_id, SettlementState.MINED)

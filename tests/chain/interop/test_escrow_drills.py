@@ -53,11 +53,9 @@ async def stage(anvil: Anvil, database: Database) -> AsyncIterator[Stage]:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-async def test_an_open_that_a_reorganisation_removed_is_opened_again(
-    stage: Stage, anvil: Anvil, tmp_path: Path, depth: int
-) -> None:
+async def test_an_open_that_a_reorganisation_removed_is_opened_again(stage: Stage, anvil: Anvil, depth: int) -> None:
     before = await stage.world.balance(stage.world.payer)
-    async with stage.running(tmp_path, depth=4) as service:
+    async with stage.running(depth=4) as service:
         assert service.escrow is not None
         async with mining(anvil):
             session = await stage.assigned(service)
@@ -78,11 +76,11 @@ async def test_an_open_that_a_reorganisation_removed_is_opened_again(
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 async def test_an_extension_that_a_reorganisation_removed_is_added_again_before_it_counts(
-    stage: Stage, anvil: Anvil, tmp_path: Path, depth: int
+    stage: Stage, anvil: Anvil, depth: int
 ) -> None:
     before = await stage.world.balance(stage.world.payer)
     extensions = PostgresExtensions(stage.database)
-    async with stage.running(tmp_path, depth=4) as service:
+    async with stage.running(depth=4) as service:
         escrow = service.escrow
         assert escrow is not None
         async with mining(anvil):
@@ -124,11 +122,11 @@ async def test_an_extension_that_a_reorganisation_removed_is_added_again_before_
 
 
 async def test_what_a_deep_reorganisation_leaves_of_a_longer_session_is_paid_and_told(
-    stage: Stage, anvil: Anvil, tmp_path: Path
+    stage: Stage, anvil: Anvil
 ) -> None:
     """It removes extensions below the depth, and the contract cannot take their amounts again."""
     world, more_s, depth = stage.world, 30, 2
-    async with stage.running(tmp_path, depth=depth, capture_window_ms=100) as service:
+    async with stage.running(depth=depth, capture_window_ms=100) as service:
         assert service.escrow is not None
         async with mining(anvil):
             settling, living = [await stage.live(await _opened(stage, service)) for _ in range(2)]
@@ -193,7 +191,7 @@ async def _is_answered(answers: list[str]) -> bool:
 
 async def statement_of(stage: Stage, anvil: Anvil, *, seconds: int, tmp_path: Path) -> Statement:
     """Open a hold, and return an interim statement; the service is gone afterwards."""
-    async with stage.running(tmp_path) as service:
+    async with stage.running() as service:
         assert service.escrow is not None
         async with mining(anvil):
             session = await stage.assigned(service)
@@ -236,7 +234,7 @@ async def test_a_payer_alone_gets_everything_back_two_days_later(stage: Stage, a
     assert await stage.in_contract() == 0
 
 
-async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvil: Anvil, tmp_path: Path) -> None:
+async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvil: Anvil) -> None:
     """Opens of all kinds and captures, while blocks are removed and the endpoint loses and falsifies answers."""
     seed = random.randrange(2**32)
     dice = random.Random(seed)
@@ -261,7 +259,7 @@ async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvi
 
     world.endpoint.weather = lambda: dice.choice(["fine"] * 12 + ["lose_request", "lose_reply"])
     charges: dict[str, int] = {}
-    async with stage.running(tmp_path, depth=2, replace_ms=5_000, capture_window_ms=500) as service:
+    async with stage.running(depth=2, replace_ms=5_000, capture_window_ms=500) as service:
         escrow = service.escrow
         assert escrow is not None
 
@@ -304,11 +302,11 @@ async def test_random_sessions_add_up_through_reorganisations(stage: Stage, anvi
         await world.assert_books_balance()
 
 
-async def test_a_payer_without_coin_gets_an_allowance_by_a_permit(stage: Stage, anvil: Anvil, tmp_path: Path) -> None:
+async def test_a_payer_without_coin_gets_an_allowance_by_a_permit(stage: Stage, anvil: Anvil) -> None:
     payer = Wallet()
     async with mining(anvil):
         await stage.world.fund(payer)
-    async with stage.running(tmp_path, depth=1) as service, mining(anvil):
+    async with stage.running(depth=1) as service, mining(anvil):
         assert service.escrow is not None
         terms = await service.escrow.permit_terms(payer.address, MicroUsdc(5_000_000), stage.far_s)
         permit = SignedPermit(

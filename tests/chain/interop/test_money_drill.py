@@ -394,9 +394,9 @@ async def test_every_micro_usdc_is_found_after_sessions_through_all_faults(
     async with AsyncExitStack() as stack:
         endpoints = [await stack.enter_async_context(open_endpoint(anvil.url)) for _ in range(3)]
         urls = ",".join(endpoint.url for endpoint in endpoints)
-        arguments = json.dumps({"dsn": database_dsn, "options": _options(stage, anvil, tmp_path, urls)})
+        arguments = json.dumps({"dsn": database_dsn, "options": _options(stage, anvil, urls)})
         server = Server(arguments, tmp_path / "server.log")
-        service = await stack.enter_async_context(stage.opened(tmp_path, depth=DEPTH, rpc_url=urls))
+        service = await stack.enter_async_context(stage.opened(depth=DEPTH, rpc_url=urls))
         drill = Drill(stage, anvil, service, dice, payers, payees, endpoints)
         try:
             async with mining(anvil):
@@ -414,10 +414,10 @@ async def test_every_micro_usdc_is_found_after_sessions_through_all_faults(
     sys.stdout.write(f"drill, seed {SEED}: {SESSIONS} sessions, {server.kills} kills, {counts}\n")
 
 
-def _options(stage: Stage, anvil: Anvil, directory: Path, urls: str) -> dict[str, Any]:
+def _options(stage: Stage, anvil: Anvil, urls: str) -> dict[str, Any]:
     world = stage.world
     return {
-        "data_dir": str(directory), "rpc_url": urls, "usdc_address": world.token,
+        "rpc_url": urls, "usdc_address": world.token,
         "settlement_address": world.settlement, "relayer_key": world.relayer_key.hex(), "depth": DEPTH, "poll_ms": 30,
         "rpc_timeout_ms": 3_000, "is_escrow": True, "meter_key": anvil.meter_key[2:], "replace_ms": 5_000,
         "capture_window_ms": 300,

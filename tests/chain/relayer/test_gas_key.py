@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,15 +178,15 @@ def of_world(world: World) -> KeyServer:
 
 
 @asynccontextmanager
-async def signed_elsewhere(world: World, directory: Path, url: str) -> AsyncIterator[ChainService]:
-    async with running(world, directory, relayer_key=None, relayer_signer_url=url) as service:
+async def signed_elsewhere(world: World, url: str) -> AsyncIterator[ChainService]:
+    async with running(world, relayer_key=None, relayer_signer_url=url) as service:
         yield service
 
 
-async def test_a_signer_that_dies_delays_settlements_and_loses_none(world: World, tmp_path: Path) -> None:
+async def test_a_signer_that_dies_delays_settlements_and_loses_none(world: World) -> None:
     await world.ready_parties()
     server = of_world(world)
-    async with served(server) as url, signed_elsewhere(world, tmp_path, url) as service:
+    async with served(server) as url, signed_elsewhere(world, url) as service:
         first = await world.end_session(seconds=10)
         service.notify()
         await world.until_told(first)

@@ -2,7 +2,6 @@
 
 import os
 import random
-from pathlib import Path
 
 import pytest
 import trio
@@ -39,9 +38,9 @@ async def assert_settled_once(world: World, session_id: str, total: int) -> None
     assert (receipt["status"], receipt["blockHash"]) == ("0x1", record.block_hash)
 
 
-async def test_an_ended_session_is_confirmed_and_told_and_the_books_balance(world: World, tmp_path: Path) -> None:
+async def test_an_ended_session_is_confirmed_and_told_and_the_books_balance(world: World) -> None:
     await world.ready_parties()
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         session_id = await world.end_session(rate=1_000, seconds=61)
         began = trio.current_time()
         service.notify()
@@ -55,9 +54,9 @@ async def test_an_ended_session_is_confirmed_and_told_and_the_books_balance(worl
     assert took_s < 20
 
 
-async def test_a_free_session_gets_its_transaction_and_its_ledger_row(world: World, tmp_path: Path) -> None:
+async def test_a_free_session_gets_its_transaction_and_its_ledger_row(world: World) -> None:
     await world.ready_parties()
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         session_id = await world.end_session(seconds=0)
         service.notify()
         await world.until_told(session_id)
@@ -66,10 +65,10 @@ async def test_a_free_session_gets_its_transaction_and_its_ledger_row(world: Wor
 
 
 @pytest.mark.parametrize("fault", [lose_reply, lose_request])
-async def test_a_lost_broadcast_is_neither_lost_nor_repeated(world: World, tmp_path: Path, fault: Fault) -> None:
+async def test_a_lost_broadcast_is_neither_lost_nor_repeated(world: World, fault: Fault) -> None:
     await world.ready_parties()
     world.endpoint.fault = of_method(SEND, some_times(2, fault))
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         session_id = await world.end_session()
         service.notify()
         await world.until_told(session_id)
@@ -78,14 +77,14 @@ async def test_a_lost_broadcast_is_neither_lost_nor_repeated(world: World, tmp_p
         await world.assert_books_balance()
 
 
-async def test_after_a_stop_between_signing_and_broadcast_the_same_bytes_are_sent(world: World, tmp_path: Path) -> None:
+async def test_after_a_stop_between_signing_and_broadcast_the_same_bytes_are_sent(world: World) -> None:
     await world.ready_parties()
     world.endpoint.fault = of_method(SEND, lose_request)
-    async with running(world, tmp_path):
+    async with running(world):
         session_id = await world.end_session()
         signed = await world.until_state(session_id, SettlementState.SIGNED)
     world.endpoint.fault = honest
-    async with running(world, tmp_path):
+    async with running(world):
         await world.until_told(session_id)
     record = await world.record(session_id)
     assert record.attempts[0].raw == signed.attempts[0].raw
@@ -93,9 +92,9 @@ async def test_after_a_stop_between_signing_and_broadcast_the_same_bytes_are_sen
     await assert_settled_once(world, session_id, 60_000)
 
 
-async def test_a_dead_endpoint_is_waited_out(world: World, tmp_path: Path) -> None:
+async def test_a_dead_endpoint_is_waited_out(world: World) -> None:
     await world.ready_parties()
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         world.endpoint.is_down = True
         session_id = await world.end_session()
         service.notify()
@@ -110,12 +109,10 @@ async def test_a_dead_endpoint_is_waited_out(world: World, tmp_path: Path) -> No
         await assert_settled_once(world, session_id, 60_000)
 
 
-async def test_a_revoked_allowance_waits_with_its_reason_and_settles_when_restored(
-    world: World, tmp_path: Path
-) -> None:
+async def test_a_revoked_allowance_waits_with_its_reason_and_settles_when_restored(world: World) -> None:
     await world.ready_parties()
     await world.approve(world.payer, 0)
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         session_id = await world.end_session()
         service.notify()
         record = await world.until_state(session_id, SettlementState.FAILED)
@@ -127,7 +124,7 @@ async def test_a_revoked_allowance_waits_with_its_reason_and_settles_when_restor
         await world.assert_books_balance()
 
 
-async def test_a_refusal_found_only_on_the_chain_is_shown_and_tried_again(world: World, tmp_path: Path) -> None:
+async def test_a_refusal_found_only_on_the_chain_is_shown_and_tried_again(world: World) -> None:
     await world.ready_parties()
     await world.approve(world.payer, 0)
 
@@ -138,7 +135,7 @@ async def test_a_refusal_found_only_on_the_chain_is_shown_and_tried_again(world:
         return await (answering("0x") if is_trial else honest)(request, forward)
 
     world.endpoint.fault = rosy
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         session_id = await world.end_session()
         service.notify()
         record = await world.until_state(session_id, SettlementState.REVERTED)
@@ -152,22 +149,22 @@ async def test_a_refusal_found_only_on_the_chain_is_shown_and_tried_again(world:
     await assert_settled_once(world, session_id, 60_000)
 
 
-async def test_a_session_that_is_settled_already_is_adopted_not_settled_again(world: World, tmp_path: Path) -> None:
+async def test_a_session_that_is_settled_already_is_adopted_not_settled_again(world: World) -> None:
     await world.ready_parties()
     session_id = await world.end_session()
     data = settle_call(await world.record(session_id)).data()
     tx_hash = await world.send("0x" + world.relayer_key.hex(), world.settlement, data)
-    async with running(world, tmp_path):
+    async with running(world):
         await world.until_told(session_id)
     record = await world.record(session_id)
     assert (record.tx_hash, record.attempts) == (tx_hash, ())
     await assert_settled_once(world, session_id, 60_000)
 
 
-async def test_a_paused_contract_fails_nothing_for_good(world: World, tmp_path: Path) -> None:
+async def test_a_paused_contract_fails_nothing_for_good(world: World) -> None:
     await world.ready_parties()
     await world.send(world.treasury_key, world.settlement, call_data("setPaused(bool)", [True]))
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         session_id = await world.end_session()
         service.notify()
         record = await world.until_state(session_id, SettlementState.FAILED)
@@ -177,10 +174,10 @@ async def test_a_paused_contract_fails_nothing_for_good(world: World, tmp_path: 
         await assert_settled_once(world, session_id, 60_000)
 
 
-async def test_one_refused_settlement_does_not_hold_up_the_others(world: World, tmp_path: Path) -> None:
+async def test_one_refused_settlement_does_not_hold_up_the_others(world: World) -> None:
     await world.ready_parties()
     poor = Wallet()
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         refused = await world.end_session(payer=poor)
         good = [await world.end_session() for _ in range(5)]
         service.notify()
@@ -188,7 +185,7 @@ async def test_one_refused_settlement_does_not_hold_up_the_others(world: World, 
         assert (await world.record(refused)).state is SettlementState.FAILED
 
 
-async def test_news_is_told_again_until_it_was_taken(world: World, tmp_path: Path) -> None:
+async def test_news_is_told_again_until_it_was_taken(world: World) -> None:
     await world.ready_parties()
     session_id = await world.end_session()
     heard: list[SettlementUpdate] = []
@@ -198,7 +195,7 @@ async def test_news_is_told_again_until_it_was_taken(world: World, tmp_path: Pat
         if len(heard) < 3:
             raise StoreUnavailableError("busy")
 
-    options = options_for(world, tmp_path)
+    options = options_for(world)
     async with (
         open_chain(options, ledger=world.ledger, clock=clock, ids=ids) as service,
         trio.open_nursery() as nursery,
@@ -215,12 +212,10 @@ async def test_news_is_told_again_until_it_was_taken(world: World, tmp_path: Pat
     assert len(heard) == 3
 
 
-async def test_after_a_change_of_keys_what_the_old_key_signed_and_never_mined_is_signed_anew(
-    world: World, tmp_path: Path
-) -> None:
+async def test_after_a_change_of_keys_what_the_old_key_signed_and_never_mined_is_signed_anew(world: World) -> None:
     await world.ready_parties()
     world.endpoint.fault = of_method(SEND, lose_request)
-    async with running(world, tmp_path):
+    async with running(world):
         session_id = await world.end_session()
         old = await world.until_state(session_id, SettlementState.SIGNED)
     successor = Wallet()
@@ -234,7 +229,7 @@ async def test_after_a_change_of_keys_what_the_old_key_signed_and_never_mined_is
 
     world.endpoint.fault = of_method(SEND, swallow_the_old)
     key = bytes.fromhex(successor.key[2:])
-    async with running(world, tmp_path, relayer_key=key, replace_ms=300):
+    async with running(world, relayer_key=key, replace_ms=300):
         await world.until_told(session_id)
     record = await world.record(session_id)
     assert record.tx_hash != old.tx_hash
@@ -243,9 +238,9 @@ async def test_after_a_change_of_keys_what_the_old_key_signed_and_never_mined_is
     await assert_settled_once(world, session_id, 60_000)
 
 
-async def test_two_servers_over_one_ledger_settle_each_session_once(world: World, tmp_path: Path) -> None:
+async def test_two_servers_over_one_ledger_settle_each_session_once(world: World) -> None:
     await world.ready_parties()
-    async with running(world, tmp_path) as one, running(world, tmp_path) as two:
+    async with running(world) as one, running(world) as two:
         sessions = [await world.end_session(seconds=second) for second in range(1, 21)]
         one.notify()
         two.notify()
@@ -255,7 +250,7 @@ async def test_two_servers_over_one_ledger_settle_each_session_once(world: World
         assert len(nonces) == len(set(nonces)) == 20
 
 
-async def test_random_sessions_through_random_faults_add_up_to_the_last_micro(world: World, tmp_path: Path) -> None:
+async def test_random_sessions_through_random_faults_add_up_to_the_last_micro(world: World) -> None:
     seed = random.randrange(2**32)
     dice = random.Random(seed)
     await world.ready_parties(micro=10**15)
@@ -271,7 +266,7 @@ async def test_random_sessions_through_random_faults_add_up_to_the_last_micro(wo
     charges: dict[str, int] = {}
     world.endpoint.fault = unlucky
     world.endpoint.weather = lambda: dice.choice(["fine"] * 8 + ["lose_request", "lose_reply"])
-    async with running(world, tmp_path) as service:
+    async with running(world) as service:
         for _ in range(RANDOM_SESSIONS):
             rate, seconds, fee_bps = dice.randint(1, 9_999), dice.randint(0, 14_400), dice.randint(0, 3_000)
             charges[await world.end_session(rate=rate, seconds=seconds, fee_bps=fee_bps)] = rate * seconds

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sightline.bootstrap.start_errors import StartError, leaves_of, reason_of
+from sightline.bootstrap.failures.errors import StartError, leaves_of, reason_of
 from sightline.chain.service import ChainRefusedError, ContractKindError
 from sightline.chain.signer import KeyRefusedError
 from sightline.cluster.membership import NotCompleteError

@@ -6,7 +6,7 @@ from typing import Final, TypeVar, final
 import structlog
 import trio
 
-from sightline.bootstrap.start_errors import StartError
+from sightline.bootstrap.failures.errors import StartError
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.database.history import StaleDatabaseError
 from sightline.storage.database.sqlstate import INSUFFICIENT_PRIVILEGE
