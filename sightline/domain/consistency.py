@@ -7,10 +7,10 @@ MAC alone, so that a token of another store, or of the same store rebuilt, reads
 
 import base64
 import binascii
-import hashlib
 import hmac
 from typing import Final, final
 
+from sightline.domain.keyed_hash import keyed_hash
 from sightline.domain.value import Value, hiding
 
 TOKEN_LENGTH_MAX: Final = 1024
@@ -50,7 +50,7 @@ class ConsistencyTokens(Value, kw_only=True):
 
     def _mac(self, payload: bytes) -> str:
         framed = b"\x00".join((b"consistency", self.backend.encode(), self.store_id.encode(), payload))
-        return _b64(hmac.digest(self.key, framed, hashlib.sha256)[:_MAC_BYTES])
+        return _b64(keyed_hash(self.key, framed)[:_MAC_BYTES])
 
 
 def _b64(raw: bytes) -> str:

@@ -9,7 +9,6 @@ Keys can be rotated: the first one signs, all of them verify. Removing a key end
 """
 
 import base64
-import hashlib
 import hmac
 import json
 import re
@@ -17,6 +16,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from sightline.domain.access import Role, WalletPrincipal
+from sightline.domain.keyed_hash import keyed_hash
 from sightline.domain.units import HOUR_MS, MINUTE_MS
 from sightline.domain.value import Value, hiding
 
@@ -168,7 +168,7 @@ def session_cookie(header: str | None) -> str | None:
 
 
 def _mac(key: CookieKey, signed: str) -> str:
-    return _b64(hmac.digest(key.secret, b"wallet-session\x00" + signed.encode(), hashlib.sha256))
+    return _b64(keyed_hash(key.secret, b"wallet-session\x00" + signed.encode()))
 
 
 def _b64(raw: bytes) -> str:

@@ -5,18 +5,16 @@ one pattern (`KEY_PATTERN`) serves secret scanners and log redaction. Only an HM
 bits need no slow hash, and without the pepper a leaked table cannot be used to test whether a candidate key is valid.
 """
 
-import hashlib
-import hmac
 import re
 from typing import Final, final
 
 from sightline.domain.access import Environment
+from sightline.domain.keyed_hash import keyed_hash
 from sightline.domain.value import Value, hiding
 
 SECRET_BYTES: Final = 32
 _ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _BASE: Final = len(_ALPHABET)
-_VALUE_OF: Final = {character: value for value, character in enumerate(_ALPHABET)}
 _RANDOM_LENGTH: Final = 43
 _OWNER_LENGTH: Final = 6
 _PREFIX_LENGTH: Final = len("svc_test_") + _OWNER_LENGTH
@@ -34,7 +32,7 @@ def is_well_formed(text: str) -> bool:
     """Return whether the text has the form of a key. Malformed texts are refused without reading the store."""
     if KEY_PATTERN.fullmatch(text) is None:
         return False
-    return _from_base62(text[-_RANDOM_LENGTH:]) < 1 << 8 * SECRET_BYTES
+    return text[-_RANDOM_LENGTH:] <= _LARGEST  # the alphabet is in the order of its codes
 
 
 def shown_prefix(key: str) -> str:
@@ -52,11 +50,11 @@ class KeyHasher(Value):
 
     def digest(self, key: str) -> bytes:
         """Return the 32-byte digest under which a key is stored."""
-        return hmac.digest(self.pepper, b"api-key\x00" + key.encode(), hashlib.sha256)
+        return keyed_hash(self.pepper, b"api-key\x00" + key.encode())
 
     def derive(self, *names: str) -> bytes:
         """Return 32 bytes that follow from these names, and that nobody without the pepper can compute."""
-        return hmac.digest(self.pepper, b"derived\x00" + "\x00".join(names).encode(), hashlib.sha256)
+        return keyed_hash(self.pepper, b"derived\x00" + "\x00".join(names).encode())
 
 
 def _to_base62(raw: bytes) -> str:
@@ -69,8 +67,4 @@ def _to_base62(raw: bytes) -> str:
     return "".join(reversed(digits))
 
 
-def _from_base62(text: str) -> int:
-    number = 0
-    for character in text:
-        number = number * _BASE + _VALUE_OF[character]
-    return number
+_LARGEST: Final = _to_base62(b"\xff" * SECRET_BYTES)

@@ -1,10 +1,14 @@
 """Consistency tokens: opaque, signed, bound to one store."""
 
+import hashlib
+import hmac
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sightline.domain.consistency import ConsistencyTokens
+from sightline.domain.keyed_hash import keyed_hash
 
 TOKENS = ConsistencyTokens(backend="p1", store_id="store-a", key=b"k" * 32)
 
@@ -48,3 +52,9 @@ def test_a_token_of_1024_characters_is_read_and_a_longer_one_is_not() -> None:
     assert TOKENS.decode(TOKENS.encode(payload)) == payload
     assert len(TOKENS.encode(payload + "7")) in (1025, 1026)
     assert TOKENS.decode(TOKENS.encode(payload + "7")) is None
+
+
+@given(st.binary(min_size=1, max_size=200), st.binary(max_size=4_000))
+def test_the_hash_of_every_call_is_hmac_sha_256(key: bytes, data: bytes) -> None:
+    for _ in range(2):  # the second time with the remembered key
+        assert keyed_hash(key, data) == hmac.digest(key, data, hashlib.sha256)
