@@ -92,7 +92,7 @@ def test_the_first_allowance_is_one_of_three_amounts_or_a_typed_one(browser: Bro
         sign_up(tab, "Harbour Watch", "CONSUMER")
         tab.click("#faucet")
         tab.shows("#approve", "Allow up to 10.00")
-        tab.click("button:has-text('25.00')")
+        tab.click(".amounts button:has-text('25')")
         tab.shows("#approve", "Allow up to 25.00")
         for nothing in ("0", "all"):
             tab.page.fill("#first-allowance", nothing)

@@ -6,7 +6,7 @@ import { TEST_MONEY, hasFaucet, takeTestMoney, untilFunds } from "../chain/fauce
 import { setAllowance } from "../chain/payment";
 import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet } from "../chain/signer";
 import type { Signer } from "../chain/wallet";
-import { microOf, short, usdc } from "../format";
+import { microOf, roughly, short, usdc } from "../format";
 import { keep } from "../kept";
 import { Banner, Button, Card, Field, Icon, Page, useFocusAfter } from "../parts";
 import { go, hasMoved, link, place } from "../router";
@@ -182,8 +182,8 @@ export default function Start() {
                     <Field label={t("allowanceNew")} {...(allowance === null && { error: t("amountWrong") })}>
                       <input id="first-allowance" inputMode="decimal" value={allowed.value} onInput={(event) => (allowed.value = event.currentTarget.value)} />
                     </Field>
-                    <div class="row">
-                      {ALLOWANCES.map((each) => <Button key={each} isOn={allowed.value === each} run={() => (allowed.value = each)}>{usdc(microOf(each) ?? 0n)}</Button>)}
+                    <div class="row amounts">
+                      {ALLOWANCES.map((each) => <Button key={each} isOn={allowance === microOf(each)} run={() => (allowed.value = each)}>{roughly(microOf(each) ?? 0n)}</Button>)}
                     </div>
                     <Button id="approve" kind="main" disabled={allowance === null} run={allow}>{allowance === null ? t("set") : t("allowUpTo", { amount: usdc(allowance) })}</Button>
                   </form>
