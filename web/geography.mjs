@@ -72,14 +72,21 @@ function all() {
   return known;
 }
 
-/** [name, country, latitude, longitude] of the largest cities, for labels. */
+/** A capital comes before cities of this many times its inhabitants. */
+const CAPITAL = 20;
+const weight = ({ feature, population }) => population * (feature === "PPLC" ? CAPITAL : 1);
+let heaviest;
+/** The cities of which a map that has no room for all shows the first. */
+const labelled = () => (heaviest ??= [...all()].sort((a, b) => weight(b) - weight(a) || a.id - b.id).slice(0, LABELS));
+
+/** [name, country, latitude, longitude] of the largest cities and the capitals, for labels. */
 export function cities() {
-  return JSON.stringify(all().slice(0, LABELS).map(({ name, countryCode, latitude, longitude }) => [name, countryCode, round(latitude), round(longitude)]));
+  return JSON.stringify(labelled().map(({ name, countryCode, latitude, longitude }) => [name, countryCode, round(latitude), round(longitude)]));
 }
 
 /** Names of these cities in Arabic by their place in the list, where they are known. */
 export function arabicCities() {
-  const names = all().slice(0, LABELS).map(({ alternateNames }, at) => [at, arabicNames(alternateNames)[0]]);
+  const names = labelled().map(({ alternateNames }, at) => [at, arabicNames(alternateNames)[0]]);
   return JSON.stringify(Object.fromEntries(names.filter(([, name]) => name !== undefined)));
 }
 

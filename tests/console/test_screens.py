@@ -75,6 +75,8 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
         review.look(consumer, "start-money")
         consumer.click("#faucet")
+        consumer.shows("#first-allowance")
+        review.look(consumer, "start-allowance")
         consumer.click("#approve")
         consumer.shows("#to-buy")
         review.look(consumer, "start-ready")

@@ -7,7 +7,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from playwright.sync_api import Browser, expect
 
-from tests.console.people import ConsoleServer, Tab, a_tab
+from tests.console.people import ConsoleServer, Tab, a_tab, sign_up
 
 ANNOUNCE = """
 const icon = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'/>";
@@ -84,6 +84,25 @@ def test_a_wallet_extension_signs_in_and_sends_the_allowance(browser: Browser, s
         shown = tab.page.evaluate("fetch('/api/v1/wallet').then((a) => a.json()).then((b) => b.data.trackedAllowance)")
         assert shown == "10000000"
         assert tab.page.evaluate("localStorage.getItem('sightline.testWallet')") is None
+        assert tab.problems == []
+
+
+def test_the_first_allowance_is_one_of_three_amounts_or_a_typed_one(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url) as tab:
+        sign_up(tab, "Harbour Watch", "CONSUMER")
+        tab.click("#faucet")
+        tab.shows("#approve", "Allow up to 10.00")
+        tab.click(".amounts button:has-text('25')")
+        tab.shows("#approve", "Allow up to 25.00")
+        for nothing in ("0", "all"):
+            tab.page.fill("#first-allowance", nothing)
+            expect(tab.page.locator("#approve")).to_be_disabled()
+            tab.shows(".bad", "An amount, for example 5.00")
+        tab.page.fill("#first-allowance", "7,5")
+        tab.page.keyboard.press("Enter")
+        tab.shows("#to-buy")
+        shown = tab.page.evaluate("fetch('/api/v1/wallet').then((a) => a.json()).then((b) => b.data.trackedAllowance)")
+        assert shown == "7500000"
         assert tab.problems == []
 
 

@@ -8,8 +8,10 @@ import pytest
 import trio
 from mcp import Client
 
+from sightline.ports.ledger import SettlementState
 from sightline.ports.video import ClipMissing, ClipMissingReason
 from sightline_client import AsyncSightline, usdc
+from sightline_client.mcp_answers import VERIFY_AGAIN
 from sightline_client.mcp_confirm import Confirm, question
 from sightline_client.mcp_server import build_server
 from tests.http.fakes import a_clip
@@ -128,6 +130,22 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
             assert "request another one" not in said
             said = await refusal(client, "get_frame", session_id="abc")
             assert said.startswith("INVALID_ARGUMENT: session_id 'abc' is not the id of a view. Pass the sessionId")
+
+
+async def test_a_refused_payment_is_not_called_one_that_takes_seconds() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        async with agent_of(world, consumer) as client:
+            await client.call_tool("end_session", {"session_id": session_id})
+            waits = (await client.call_tool("verify_receipt", {"session_id": session_id})).structured_content
+            assert (waits["payment"], waits["nextStep"]) == ("PENDING", VERIFY_AGAIN)
+            now_ms, reason = world.clock.now_ms(), "TestUSDC: amount exceeds balance"
+            await world.ledger.mark_waiting(
+                session_id, SettlementState.FAILED, reason=reason, retry_at_ms=now_ms, now_ms=now_ms
+            )
+            refused = (await client.call_tool("verify_receipt", {"session_id": session_id})).structured_content
+    assert refused["nextStep"].startswith("The payment was refused: the payer's balance does not cover it. Tell the")
 
 
 async def test_a_view_that_waits_for_an_operator_not_seen_lately_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

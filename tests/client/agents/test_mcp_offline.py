@@ -14,11 +14,14 @@ from typing import Any
 import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import stdio_client
+from mcp.types import ElicitRequestParams, ElicitResult
 
 from sightline_client import NO_RETRY, AsyncSightline, usdc
 from sightline_client.mcp_confirm import Confirm, limit_of
 from sightline_client.mcp_server import build_server
+from sightline_client.runtime import unix_s
 
 WISH = {"lat": 1.0, "lng": 2.0, "quote_id": "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50", "seconds": 60}
 
@@ -58,6 +61,37 @@ async def test_a_max_charge_that_is_no_amount_requests_nothing(said: Any) -> Non
 
 def test_the_smallest_amount_is_read_from_a_number() -> None:
     assert limit_of(0.000001) == usdc("0.000001") == 1
+
+
+@pytest.mark.parametrize(("left_s", "is_asked"), [(-1, False), (3_600, True)])
+async def test_a_user_is_not_asked_about_a_view_that_a_mandate_which_is_over_cannot_pay(
+    left_s: int, is_asked: bool
+) -> None:
+    """Where payments are held in escrow: nothing but the mandate can pay for the view of an agent."""
+    limits = dict.fromkeys(("maxPerSession", "maxPerDay", "maxRatePerSecond"), "1000000")
+    mandate = {"payer": "0x" + "a1" * 20, "maxFeeBps": 1_500, "salt": "0x0", "validUntil": int(unix_s()) + left_s}
+    names = ("environment", "chainName", "rpcUrl", "explorerUrl", "usdcAddress", "settlementAddress")
+    known: dict[str, dict[str, Any]] = {
+        "/api/v1/sessions": {"items": []},
+        "/api/v1/config": dict.fromkeys(names, "") | {"chainId": 1, "isEscrow": True},
+        "/api/v1/wallet/mandate": mandate | limits,
+    }
+    questions: list[str] = []
+
+    async def decline(_context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        questions.append(params.message)
+        return ElicitResult(action="decline")
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"statusCode": 200, "data": known[request.url.path]})
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        built = build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", http=http), lambda _ctx: Confirm.AUTO)
+        async with Client(built, elicitation_callback=decline) as client:
+            said = str((await client.call_tool("request_view", WISH | {"max_charge_usdc": "1"})).content[0])
+    assert len(questions) == is_asked
+    assert ("DECLINED" if is_asked else "INSUFFICIENT_CREDIT (session:consent)") in said
+    assert is_asked or "Nothing was requested." in said
 
 
 class NotFound(BaseHTTPRequestHandler):

@@ -4,10 +4,12 @@ import socket
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import sightline_client
 from sightline.config import load_settings
 from sightline_client import NotReachedError
+from sightline_client.commands import application
 from sightline_client.commands.access import client
 from sightline_client.commands.client_settings import ClientSettings, load_client_settings
 
@@ -80,3 +82,6 @@ def test_a_default_address_where_nothing_runs_is_refused_at_once_and_named_as_th
             client(None)
         assert str(refused.value).startswith(f"Cannot reach {url}. ")
         client(url).close()  # a server that is named may start later
+        key = {"SIGHTLINE_API_KEY": "svc_test_abcdef_" + "0" * 43, "SIGHTLINE_URL": ""}
+        done = CliRunner(env=key).invoke(application(), ["device", "--lat", "1", "--lng", "2"])
+        assert (done.exit_code, done.stderr.count("This is the default, because SIGHTLINE_URL is not set")) == (1, 1)

@@ -4,16 +4,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from typing import final
 
 import pytest
 import trio
 
+from sightline.ports.ledger import SettlementState
+from tests.client.commands.program import sightline
 from tests.client.test_views import start_assigned
 from tests.http.world import Party, World, data_of, open_world
 
@@ -101,33 +104,105 @@ def test_ctrl_c_before_there_is_a_session_says_that_nothing_was_requested(tmp_pa
     assert process.returncode == 130
 
 
+@final
+class Watching:
+    """`sightline watch` that runs, and what it printed on stderr."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.said = ""
+
+    async def until(self, words: str) -> None:
+        """Wait until it has printed the words."""
+        while words not in self.said:
+            assert await self._reads(), self.said
+
+    async def rest(self) -> list[str]:
+        """Wait until it ends. Returns the lines that it printed."""
+        while await self._reads():
+            pass
+        await self.process.wait()
+        return self.said.splitlines()
+
+    async def _reads(self) -> bool:
+        assert self.process.stderr is not None
+        more = await self.process.stderr.receive_some()
+        self.said += more.decode()
+        return bool(more)
+
+
+@asynccontextmanager
+async def watching(world: World, consumer: Party, out: Path) -> AsyncIterator[Watching]:
+    env = os.environ | {"SIGHTLINE_URL": world.base_url, "SIGHTLINE_API_KEY": consumer.plaintext}
+    command = [sys.executable, "-m", "sightline_client", "watch", "52.52", "13.405", "--out", str(out)]
+    script = [
+        "sh",
+        "-c",
+        'exec "$@" 1>&2',
+        "sh",
+        *command,
+    ]  # one pipe, so that the lines are in the order of a terminal
+    run = partial(trio.run_process, script, env=env, stderr=subprocess.PIPE, check=False)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(60):
+            yield Watching(await nursery.start(run))
+        nursery.cancel_scope.cancel()
+
+
 async def test_ctrl_c_while_watch_waits_for_the_payment_names_the_command_that_shows_it(tmp_path: Path) -> None:
     async with open_world() as world, trio.open_nursery() as nursery:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
         await operator.go_online()
         nursery.start_soon(start_assigned, operator)
-        env = os.environ | {"SIGHTLINE_URL": world.base_url, "SIGHTLINE_API_KEY": consumer.plaintext}
-        command = [sys.executable, "-m", "sightline_client", "watch", "52.52", "13.405", "--out", str(tmp_path)]
-        process = await nursery.start(partial(trio.run_process, command, env=env, stderr=subprocess.PIPE, check=False))
-        said = b""
-
-        async def until(words: str) -> None:
-            nonlocal said
-            while words.encode() not in said:
-                more = await process.stderr.receive_some()
-                assert more, said
-                said += more
-
-        with trio.fail_after(60):
-            await until("is requested")
+        async with watching(world, consumer, tmp_path) as watch:
+            await watch.until("is requested")
             session_id = await charge(world, consumer, operator)
-            process.send_signal(signal.SIGINT)
-            await until("Waiting until the payment is confirmed.")
-            process.send_signal(signal.SIGINT)
-            await until(f"`sightline receipt {session_id}` shows what is paid.")
-            await process.wait()
+            watch.process.send_signal(signal.SIGINT)
+            await watch.until("Waiting until the payment is confirmed.")
+            watch.process.send_signal(signal.SIGINT)
+            await watch.until(f"`sightline receipt {session_id}` shows what is paid.")
+            await watch.rest()
         nursery.cancel_scope.cancel()
-    assert process.returncode == 130
+    assert watch.process.returncode == 130
+
+
+async def test_a_payment_that_the_wallet_does_not_cover_is_not_waited_for(tmp_path: Path) -> None:
+    """The lines say what is missing, how to pay it, and where it is seen."""
+    async with open_world() as world, trio.open_nursery() as nursery:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        nursery.start_soon(start_assigned, operator)
+        async with watching(world, consumer, tmp_path) as watch:
+            await watch.until("is requested")
+            session_id = await charge(world, consumer, operator)
+            watch.process.send_signal(signal.SIGINT)
+            await watch.until("Waiting until the payment is confirmed.")
+            now_ms, reason = world.clock.now_ms(), "TestUSDC: amount exceeds allowance"
+            await world.ledger.mark_waiting(
+                session_id, SettlementState.FAILED, reason=reason, retry_at_ms=now_ms, now_ms=now_ms
+            )
+            last = (await watch.rest())[-1]
+        receipt = await sightline(world, consumer, "receipt", session_id, "--wait", "0.1")
+        nursery.cancel_scope.cancel()
+    assert watch.process.returncode == 1
+    assert last.startswith(f"The payment of session {session_id}, 0.0")
+    assert "the payer's allowance does not cover it. When it does, the session is paid by itself." in last
+    assert f"Send USDC to {consumer.account.address}: its balance is 0. Run `sightline approve 0.0" in last
+    told, late = receipt.stderr.splitlines()
+    assert told == f"{last} Waiting for that, at most 0.1 s."
+    assert "is PENDING after 0.1 s" in late
+
+
+async def test_ctrl_c_before_an_operator_came_says_in_one_sentence_what_was_done(tmp_path: Path) -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        async with watching(world, consumer, tmp_path) as watch:
+            await watch.until("No operator is available")
+            watch.process.send_signal(signal.SIGINT)
+            lines = await watch.rest()
+    assert watch.process.returncode == 0
+    assert len(lines) == 4, "what the wallet lacks, two lines of the request, and what the Ctrl-C did"
+    assert lines[-1].endswith(" was withdrawn before anybody filmed, and costs nothing.")
 
 
 async def charge(world: World, consumer: Party, operator: Party) -> str:

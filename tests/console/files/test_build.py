@@ -1,6 +1,7 @@
 """The committed files of the console: built from the sources, and small."""
 
 import gzip
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -41,6 +42,13 @@ def test_the_sources_give_exactly_the_committed_files(tmp_path: Path):
     committed = {path.name: path.read_bytes() for path in BUILT.glob("*.gz")}
     assert built.keys() == committed.keys(), "run make web and commit sightline/web"
     assert [name for name in built if built[name] != committed[name]] == []
+
+
+def test_the_map_names_a_capital_before_larger_cities_but_a_tiny_one_after_them():
+    (path,) = BUILT.glob("cities.gen-*.json.gz")
+    names = [name for name, *_ in json.loads(gzip.decompress(path.read_bytes()))]
+    for first, second in (("Bern", "Zürich"), ("Canberra", "Sydney"), ("Ankara", "Istanbul"), ("Zürich", "Vaduz")):
+        assert names.index(first) < names.index(second), first
 
 
 def test_the_first_load_every_screen_and_the_map_are_small():

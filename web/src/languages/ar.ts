@@ -449,6 +449,7 @@ export const arabic: Catalogue = {
   jobNoInstructions: "بلا تعليمات",
   jobExtended: "يطلب المشاهد وقتًا إضافيًا",
   away: "المسافة",
+  townAway: "{town}، على بعد {away} من مركزها",
   earnAtMost: "تكسب بحدّ أقصى",
   outside: "أنت خارج نطاق {radius}. بعد بضع ثوانٍ في الخارج لا يُدفع عن الوقت.",
   outsideFirst: "أنت خارج نطاق {radius}. اذهب إلى هناك أولًا: لا يُدفع شيء حتى تكون داخله.",

@@ -449,6 +449,7 @@ export const german: Catalogue = {
   jobNoInstructions: "Keine Anweisungen",
   jobExtended: "Die Gegenseite möchte mehr Zeit",
   away: "Entfernt",
+  townAway: "{town}, {away} vom Zentrum",
   earnAtMost: "Sie verdienen höchstens",
   outside: "Sie sind außerhalb des Umkreises von {radius}. Nach einigen Sekunden außerhalb wird Zeit nicht bezahlt.",
   outsideFirst: "Sie sind außerhalb des Umkreises von {radius}. Gehen Sie zuerst hin: Bis Sie darin sind, wird nichts bezahlt.",

@@ -447,6 +447,7 @@ export const english = {
   jobNoInstructions: "No instructions",
   jobExtended: "The viewer asks for more time",
   away: "Away",
+  townAway: "{town}, {away} from its centre",
   earnAtMost: "You earn at most",
   outside: "You are outside of the area of {radius}. After a few seconds outside, time is not paid.",
   outsideFirst: "You are outside of the area of {radius}. Go there first: nothing is paid until you are inside.",

@@ -236,7 +236,7 @@ function mark(at: L.LatLngExpression, className: string, text = ""): L.Marker {
 
 const nameOf = (city: City): L.Marker => mark([city.lat, city.lng], "map-name", city.name);
 
-/** The largest cities in view whose names do not overlap. */
+/** The first cities in view whose names do not overlap. */
 function visible(map: L.Map, all: readonly City[]): City[] {
   const size = map.getSize();
   const taken: L.Point[] = [];

@@ -1,4 +1,4 @@
-// The largest cities of the world, for names on the map. Data: GeoNames, CC BY 4.0.
+// The largest cities of the world and its capitals, for names on the map. Data: GeoNames, CC BY 4.0.
 import { language } from "../strings";
 import file from "./cities.gen.json";
 import arabicFile from "./cities_ar.gen.json";
@@ -12,7 +12,7 @@ export interface City {
 
 const loading = new Map<string, Promise<readonly City[]>>();
 
-/** All cities, largest first, by their names in the chosen language where they are known. Loaded once; a failure is tried again at the next call. */
+/** All cities, those that a map shows first, by their names in the chosen language where they are known. Loaded once; a failure is tried again at the next call. */
 export function cities(): Promise<readonly City[]> {
   const name = language.value;
   const found = loading.get(name) ?? read(name === "ar").catch((error: unknown) => {

@@ -19,6 +19,7 @@ import { cameraProblem } from "../live/problems";
 import { wordOf } from "../live/reasons";
 import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Suspended, Switch, Unread, grossRows, useReading, useTitle } from "../parts";
 import { PlaceMap } from "../map/map";
+import { Town } from "../place/town";
 import { Preferences } from "../preferences";
 import { link, place } from "../router";
 import { isSuspended, notify, now, report, type Session } from "../store";
@@ -426,7 +427,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
       <Card title={t("jobTitle")} aside={shown.expiresAt !== null && <span class="dim"><Icon name="clock" /> <Countdown until={shown.expiresAt} /></span>}>
         <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
         <Facts rows={[
-          [t("place"), <a href={onMap(shown)}>{t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: metres(shown.radiusMeters) })}</a>],
+          [t("place"), <><a href={onMap(shown)}>{t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: metres(shown.radiusMeters) })}</a> <Town lat={shown.requestedLat} lng={shown.requestedLng} /></>],
           ...(away === null ? [] : [[t("away"), metres(away)] as const]),
           [t("longest"), clock(shown.maxDurationSeconds)],
           [t("earnAtMost"), most],

@@ -5,6 +5,7 @@ import { need, once, type Client } from "../api";
 import { clock, point, usdc, withoutFee } from "../format";
 import { chime } from "../live/chime";
 import { Button, Card, Empty, Unread, useReading } from "../parts";
+import { Town } from "../place/town";
 import { type Session } from "../store";
 import { t } from "../strings";
 
@@ -53,7 +54,7 @@ export function Requests({ client, workspaceId, isOffline, changes, onAccepted }
             <li key={each.id}>
               <div class="list-main">
                 <strong class="two-lines" title={each.instructions ?? ""}>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
-                <small>{point(each.requestedLat, each.requestedLng)} · {t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(withoutFee(each.holdMicroUsdc, each.platformFeeBps)) })}</small>
+                <small><Town lat={each.requestedLat} lng={each.requestedLng} /> {point(each.requestedLat, each.requestedLng)} · {t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(withoutFee(each.holdMicroUsdc, each.platformFeeBps)) })}</small>
               </div>
               <Button run={() => accept(each)}>{t("accept")}</Button>
             </li>

@@ -6,7 +6,7 @@ import { TEST_MONEY, hasFaucet, takeTestMoney, untilFunds } from "../chain/fauce
 import { setAllowance } from "../chain/payment";
 import { extensions, extensionWallet, hasTestWallet, lastSigner, testWallet } from "../chain/signer";
 import type { Signer } from "../chain/wallet";
-import { short, usdc } from "../format";
+import { microOf, roughly, short, usdc } from "../format";
 import { keep } from "../kept";
 import { Banner, Button, Card, Field, Icon, Page, useFocusAfter } from "../parts";
 import { go, hasMoved, link, place } from "../router";
@@ -14,7 +14,9 @@ import { canBuy, canOperate, config, funds, me, notify, refresh, report, select,
 import { t, type Word } from "../strings";
 import { Choice, Invitations } from "./invitations";
 
-const ALLOWANCE = 10_000_000n;
+/** Of these amounts in USDC the first allowance is chosen, unless another one is typed. */
+const ALLOWANCES = ["5.00", "10.00", "25.00"];
+const ALLOWANCE = "10.00";
 type Role = "CONSUMER" | "SUPPLIER";
 
 async function signIn(signer: Signer): Promise<void> {
@@ -57,6 +59,8 @@ export default function Start() {
   const linked = useSignal<{ key: string; address: string } | null>(null);
   const name = useSignal("");
   const roles = useSignal<"both" | Role>("both");
+  const allowed = useSignal(ALLOWANCE);
+  const allowance = microOf(allowed.value) || null; // 0 would allow nothing
   useEffect(() => {
     if (me.value) void lastSigner().then((found) => (signer.value = found));
   }, [me.value, extensions.value]);
@@ -105,8 +109,8 @@ export default function Start() {
 
   const allow = async (): Promise<void> => {
     const chain = config.value;
-    if (chain === null) return;
-    await setAllowance(chain, await current(), ALLOWANCE);
+    if (chain === null || allowance === null) return;
+    await setAllowance(chain, await current(), allowance);
     await untilFunds(() => BigInt(funds.value?.trackedAllowance ?? "0") > 0n);
     notify("allowed");
   };
@@ -173,7 +177,17 @@ export default function Start() {
                     <Button id="faucet" kind="main" run={fund}>{hasFaucet.value ? t("getTestMoney", { amount: usdc(TEST_MONEY) }) : t("checkAgain")}</Button>
                   </div>
                 )}
-                {title === "stepAllowance" && <Button id="approve" kind="main" run={allow}>{t("allowUpTo", { amount: usdc(ALLOWANCE) })}</Button>}
+                {title === "stepAllowance" && (
+                  <form class="form" onSubmit={(event) => (event.preventDefault(), document.getElementById("approve")?.click())}>
+                    <Field label={t("allowanceNew")} {...(allowance === null && { error: t("amountWrong") })}>
+                      <input id="first-allowance" inputMode="decimal" value={allowed.value} onInput={(event) => (allowed.value = event.currentTarget.value)} />
+                    </Field>
+                    <div class="row amounts">
+                      {ALLOWANCES.map((each) => <Button key={each} isOn={allowance === microOf(each)} run={() => (allowed.value = each)}>{roughly(microOf(each) ?? 0n)}</Button>)}
+                    </div>
+                    <Button id="approve" kind="main" disabled={allowance === null} run={allow}>{allowance === null ? t("set") : t("allowUpTo", { amount: usdc(allowance) })}</Button>
+                  </form>
+                )}
               </Step>
             ))}
           </ol>

@@ -378,10 +378,15 @@ class ReceiptError(SightlineError):
 
     Attributes:
         failures: The values that are wrong; empty if the receipt is not available yet.
+        refused_for: What the wallet lacks for the payment, which was refused: ALLOWANCE, BALANCE, SESSION_LIMIT or
+            DAY_LIMIT. None if the payment was not refused for that.
     """
 
-    def __init__(self, message: str, verification: Verification | None = None) -> None:
+    def __init__(
+        self, message: str, verification: Verification | None = None, *, refused_for: str | None = None
+    ) -> None:
         self.failures = () if verification is None else verification.failures
+        self.refused_for = refused_for
         super().__init__(message)
 
 

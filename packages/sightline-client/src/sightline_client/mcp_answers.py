@@ -6,9 +6,18 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from sightline_client.models import KeyLimitsToday, Quote, Session, SessionState, StoredMandate, Wallet
+from sightline_client.models import (
+    KeyLimitsToday,
+    Quote,
+    Session,
+    SessionState,
+    SettlementState,
+    StoredMandate,
+    Wallet,
+)
 from sightline_client.models.base import Time
 from sightline_client.money import MicroUsdc, usdc
+from sightline_client.wording import LACKS
 
 ANOTHER_VIEW: Final = "For another view call check_place."
 NEXT_STEP: Final = {
@@ -37,6 +46,11 @@ NO_MANDATE: Final = (
     "workspace in SIGHTLINE_WALLET_KEY."
 )
 VERIFY_AGAIN: Final = "The payment is not confirmed yet, which takes seconds. Call verify_receipt again."
+UNPAID: Final = (
+    "The payment was refused: the payer's {lacks} does not cover it. Tell the user: the page Wallet of the service's "
+    "console, or `sightline wallet`, shows what is missing. When it covers the charge, the view is paid by "
+    "itself. Until then the payer gets no further view."
+)
 
 Usdc: TypeAlias = Annotated[str, Field(description="USDC as decimal text", examples=["0.07128"])]
 
@@ -195,6 +209,13 @@ class WalletAnswer(Answer):
 
 def _amount(amount: MicroUsdc | None) -> str | None:
     return None if amount is None else str(amount.usdc)
+
+
+def payment_step(state: SettlementState, refused_for: str | None) -> str | None:
+    """Say what to do for a payment that is not confirmed."""
+    if state != SettlementState.PENDING:
+        return None
+    return UNPAID.format(lacks=LACKS[refused_for]) if refused_for in LACKS else VERIFY_AGAIN
 
 
 class ReceiptAnswer(Answer):

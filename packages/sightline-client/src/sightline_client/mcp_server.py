@@ -40,7 +40,7 @@ from sightline_client.errors import (
     UnavailableError,
 )
 from sightline_client.frame import Frame
-from sightline_client.models import Quote, Session, SessionState, SettlementState, StoredMandate
+from sightline_client.models import Quote, Session, SessionState, StoredMandate
 from sightline_client.money import MicroUsdc
 from sightline_client.retry import NO_OPERATOR, UNSEEN
 from sightline_client.runtime import async_finish, unix_s
@@ -59,13 +59,13 @@ try:
         ANOTHER_VIEW,
         NO_MANDATE,
         NOTHING_ADDED,
-        VERIFY_AGAIN,
         PlaceAnswer,
         ReceiptAnswer,
         SessionAnswer,
         SessionsAnswer,
         ToldAnswer,
         WalletAnswer,
+        payment_step,
     )
     from sightline_client.mcp_confirm import (
         NOT_ADDED,
@@ -458,6 +458,7 @@ class Tools:
             if not session.state.is_over:
                 raise ToolError(f"INVALID_STATE: the session is {session.state}. Call end_session first.")
             receipt, config = await sl.sessions.receipt(session_id), await sl.config()
+            refused_for = (await sl.sessions.settlement(session_id)).refused_for
             result = await receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
         return ReceiptAnswer(
             verified=not result.skipped,
@@ -466,7 +467,7 @@ class Tools:
             seconds=receipt.seconds,
             payment=str(receipt.settlement.state),
             tx_hash=receipt.tx_hash,
-            next_step=VERIFY_AGAIN if receipt.settlement.state == SettlementState.PENDING else None,
+            next_step=payment_step(receipt.settlement.state, refused_for),
         )
 
     # Resources: what a host shows to its user, or attaches to a question.

@@ -46,3 +46,11 @@ ENDED: Final = {
     "PLATFORM_ENDED": "the service ended it",
 }
 """Why a session is over, by its end reason."""
+
+LACKS: Final = {
+    "ALLOWANCE": "allowance",
+    "BALANCE": "balance",
+    "SESSION_LIMIT": "own limit per session",
+    "DAY_LIMIT": "own limit per day",
+}
+"""What does not cover a refused payment, by what the settlement is refused for."""

@@ -334,7 +334,8 @@ class AsyncView:
         minutes later.
 
         Raises:
-            ReceiptError: The session is not over, or the payment was not confirmed within `wait_s`.
+            ReceiptError: The session is not over, the payment was not confirmed within `wait_s`, or the wallet does not
+                cover it (`refused_for`).
         """
         await self.refresh()
         return await self._sessions.settled_receipt(self.session.id, wait_s=wait_s)

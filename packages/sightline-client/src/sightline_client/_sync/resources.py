@@ -65,6 +65,7 @@ from sightline_client.money import require_whole_micro_usdc
 from sightline_client.runtime import monotonic_s, sync_sleep
 from sightline_client.signers import require_wallet, require_wallet_of
 from sightline_client.wire import given, segment, session_seconds, wire_limits
+from sightline_client.wording import LACKS
 
 SIGN_IN_ATTEMPTS = 3
 SETTLEMENT_POLL_S = 0.5
@@ -545,14 +546,19 @@ class Sessions:
         data = self._transport.data("GET", f"/sessions/{segment(session_id)}/receipt")
         return Receipt(data)
 
-    def settled_receipt(self, session_id: str, *, wait_s: float = 120.0) -> Receipt:
+    def settled_receipt(self, session_id: str, *, wait_s: float = 120.0, waits_for_funds: bool = False) -> Receipt:
         """Wait until the payment of a session that is over is CONFIRMED, and read the receipt.
 
         A session without a charge has no payment to wait for: the server settles such sessions in a batch, up to ten
         minutes later.
 
+        Args:
+            wait_s: Longest time to wait.
+            waits_for_funds: Whether to wait also while the payment is refused because the wallet does not cover it.
+
         Raises:
-            ReceiptError: The session is not over, or the payment was not confirmed within `wait_s`.
+            ReceiptError: The session is not over, the payment was not confirmed within `wait_s`, or the wallet does not
+                cover it (`refused_for`).
         """
         session = self.get(session_id)
         if not session.state.is_over:
@@ -565,6 +571,13 @@ class Sessions:
             settlement = self.settlement(session.id)
             if settlement.state == SettlementState.CONFIRMED or session.charged_micro_usdc == 0:
                 return self.receipt(session.id)
+            if settlement.refused_for in LACKS and not waits_for_funds:
+                raise ReceiptError(
+                    f"The payment of session {session.id}, {session.charged_micro_usdc.usdc} USDC, was refused: the "
+                    f"payer's {LACKS[settlement.refused_for]} does not cover it. When it does, the session is paid by "
+                    "itself. Until then the payer gets no further session.",
+                    refused_for=str(settlement.refused_for),
+                )
             if monotonic_s() > deadline_s:
                 raise ReceiptError(
                     f"The payment of session {session.id} is {settlement.state} after {wait_s:g} s. Ask for the "

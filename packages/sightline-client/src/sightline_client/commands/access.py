@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from sightline_client.commands.client_settings import default_path, load_client_settings
+from sightline_client.commands.client_settings import ClientSettings, default_path, load_client_settings
 
 if TYPE_CHECKING:
     from sightline_client import Sightline
@@ -226,7 +226,7 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
         ValueError: `needs_key`, and there is no API key.
         NotReachedError: No server is named, and the default address refuses connections.
     """
-    from sightline_client import DEFAULT_URL, Sightline
+    from sightline_client import Sightline
 
     settings = load_client_settings()
     if needs_key and not settings.api_key:
@@ -234,9 +234,21 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
             f"SIGHTLINE_API_KEY is not set. Set it, or write api_key under [client] in {default_path()}. "
             "`sightline signup` creates a key, `sightline login` one for an existing wallet."
         )
-    if not url and not settings.url:
+    return Sightline(server_address(url, settings), settings.api_key)
+
+
+def server_address(url: str | None, settings: ClientSettings) -> str:
+    """Return the address that an option, the environment or the settings file names, else the default.
+
+    Raises:
+        NotReachedError: No server is named, and the default address refuses connections.
+    """
+    from sightline_client import DEFAULT_URL
+
+    named = url or settings.url
+    if not named:
         _require_running(DEFAULT_URL)
-    return Sightline(url or settings.url, settings.api_key)
+    return named or DEFAULT_URL
 
 
 def _require_running(default_url: str) -> None:

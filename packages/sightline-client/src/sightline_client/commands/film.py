@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sightline_client.commands.access import client, one_line_errors, own_wallet, own_workspace_id
+from sightline_client.commands.access import client, one_line_errors, own_wallet, own_workspace_id, server_address
 from sightline_client.commands.client_settings import load_client_settings
 from sightline_client.commands.options import AREA_RADIUS_M, AsJson, Lat, Lng, PlaceCommand, Url, lat_option, lng_option
 from sightline_client.commands.printing import print_value
@@ -86,7 +86,6 @@ def device(
     """
     import anyio
 
-    from sightline_client import DEFAULT_URL
     from sightline_client.device.run import DeviceOptions, check_source, run_device
     from sightline_client.operator import Position
 
@@ -104,7 +103,8 @@ def device(
     if gps is None and (lat is None or lng is None):
         typer.echo("The device has no position. Give --lat and --lng, or --gps.", err=True)
         raise typer.Exit(2)
-    url = api or known.url or DEFAULT_URL
+    with one_line_errors():
+        url = server_address(api, known)
     place = None if gps is not None or lat is None or lng is None else Position(lat=lat, lng=lng)
     chosen = source if source is not None else str(clip_path())
     if (code := check_source(chosen)) != 0:  # a device without video would take sessions that it cannot film

@@ -1,6 +1,7 @@
 """The commands `sightline quote` and `sightline wallet`: what a session costs, and what may be spent."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,11 +16,13 @@ from sightline_client.runtime import unix_s
 if TYPE_CHECKING:
     from sightline_client import Sightline
     from sightline_client.models import Quote, StoredMandate, Wallet
+    from sightline_client.money import MicroUsdc
 
 PANEL: Final = "Watch"
 """Heading of `sightline --help`."""
 
 SET_MANDATE: Final = "`sightline mandate --per-session 1 --per-day 10`"
+RAISE_LIMITS: Final = "Raise the limits that it set on the settlement contract, in the console under Wallet."
 
 app = typer.Typer()
 
@@ -150,13 +153,42 @@ def _steps(found: "Wallet", price: int) -> Iterator[str]:
     """Name what a wallet lacks for a price beside what is held."""
     from sightline_client.money import MicroUsdc
 
-    needed = MicroUsdc(found.held_micro_usdc + price)
+    yield from _funding_steps(found, MicroUsdc(found.held_micro_usdc + price))
+    if found.available_micro_usdc >= price:
+        yield RAISE_LIMITS
+
+
+def _funding_steps(found: "Wallet", needed: "MicroUsdc") -> Iterator[str]:
+    """Say how balance and allowance get to an amount."""
     if found.tracked_balance < needed:
         yield f"Send USDC to {found.wallet_address}: its balance is {found.tracked_balance.usdc}."
     if found.tracked_allowance < needed:
         yield f"Run `sightline approve {needed.usdc}` or more: its allowance is {found.tracked_allowance.usdc}."
-    if found.available_micro_usdc >= price:
-        yield "Raise the limits that it set on the settlement contract, in the console under Wallet."
+
+
+@contextmanager
+def refused_payment_explained(sl: "Sightline") -> Iterator[None]:
+    """Add to the error of a payment that the wallet does not cover what the wallet needs."""
+    from sightline_client.errors import ReceiptError
+
+    try:
+        yield
+    except ReceiptError as error:
+        if error.refused_for is None:
+            raise
+        steps = " ".join([str(error), *_payment_steps(sl, error.refused_for)])
+        raise ReceiptError(steps, refused_for=error.refused_for) from error
+
+
+def _payment_steps(sl: "Sightline", refused_for: str) -> Iterator[str]:
+    """Name what the wallet lacks for what is held, which includes a charge that is not paid."""
+    from sightline_client.errors import NotAuthorizedError
+
+    if refused_for.endswith("_LIMIT"):
+        yield RAISE_LIMITS
+        return
+    with suppress(NotAuthorizedError):  # the key may not read the wallet
+        yield from _funding_steps(found := sl.wallet.get(), found.held_micro_usdc)
 
 
 def warn_of_an_empty_wallet(sl: "Sightline", *, as_json: bool) -> None:

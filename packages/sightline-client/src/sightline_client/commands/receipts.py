@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sightline_client.commands.access import client, one_line_errors
+from sightline_client.commands.funds import refused_payment_explained
 from sightline_client.commands.options import AsJson, SessionId, Url, http_url
-from sightline_client.commands.printing import payment_text, print_value
+from sightline_client.commands.printing import payment_text, print_value, print_warning
 from sightline_client.money import MicroUsdc
 
 # The command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
+    from sightline_client import Receipt, Sightline
     from sightline_client.verification import TrustedDeployment
 
 PANEL: Final = "Watch"
@@ -67,7 +69,7 @@ def receipt(
     """
     trusted = _deployment(deployment)
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        found, config = sl.sessions.settled_receipt(session_id, wait_s=wait), sl.config()
+        found, config = _settled(sl, session_id, wait, as_json=as_json), sl.config()
         result = found.verify(deployment=trusted or config.deployment, rpc=rpc_url or config.rpc_url)
     payload = found.settlement.payload
     fee = MicroUsdc(0) if payload is None else payload.fee_amount
@@ -86,6 +88,20 @@ def receipt(
         lines.append(f"of which {fee.usdc} USDC are the platform's fee")
     lines += _check_lines(skipped)
     print_value(said, as_json, "\n".join(lines))
+
+
+def _settled(sl: "Sightline", session_id: str, wait_s: float, *, as_json: bool) -> "Receipt":
+    """Wait for the payment. Says at once if the wallet does not cover it, and waits for that too."""
+    from sightline_client.errors import ReceiptError
+
+    try:
+        with refused_payment_explained(sl):
+            return sl.sessions.settled_receipt(session_id, wait_s=wait_s)
+    except ReceiptError as error:
+        if error.refused_for is None or not wait_s:
+            raise
+        print_warning(f"{error} Waiting for that, at most {wait_s:g} s.", as_json)
+    return sl.sessions.settled_receipt(session_id, wait_s=wait_s, waits_for_funds=True)
 
 
 def _check_lines(skipped: Mapping[str, str]) -> Iterator[str]:

@@ -26,7 +26,7 @@ from sightline_client.commands.access import (
     paying_wallet,
 )
 from sightline_client.commands.client_settings import load_client_settings
-from sightline_client.commands.funds import warn_of_an_empty_wallet, warn_of_funds
+from sightline_client.commands.funds import refused_payment_explained, warn_of_an_empty_wallet, warn_of_funds
 from sightline_client.commands.options import (
     AsJson,
     Lat,
@@ -404,12 +404,15 @@ def _say_end_and_wait(session: "Session") -> None:
         typer.echo("Waiting until the payment is confirmed.", err=True)
 
 
-def _verified_receipt(view: "View", config: "ChainConfig", *, as_json: bool) -> "Receipt":
+def _verified_receipt(
+    sl: "Sightline", view: "View", config: "ChainConfig", *, as_json: bool, says_end: bool
+) -> "Receipt":
     """Wait for the payment of a view that is over, and verify its receipt. A Ctrl-C says how it is seen later."""
     try:
-        if not as_json:
+        if not as_json and says_end:
             _say_end_and_wait(view.session)
-        receipt = view.receipt()
+        with refused_payment_explained(sl):
+            receipt = view.receipt()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     except KeyboardInterrupt:
         shows = f"`sightline receipt {view.session.id}` shows what is paid."
@@ -418,7 +421,10 @@ def _verified_receipt(view: "View", config: "ChainConfig", *, as_json: bool) -> 
     return receipt
 
 
-def _print_watched(receipt: "Receipt", session: "Session", saved: int, config: "ChainConfig", *, as_json: bool) -> None:
+def _print_watched(
+    receipt: "Receipt", session: "Session", saved: int, config: "ChainConfig", *, as_json: bool, is_for_nothing: bool
+) -> None:
+    """Print frames, charge and payment; one sentence for a view that was stopped before it cost anything."""
     said: dict[str, object] = {
         "id": receipt.session.id,
         "frames": saved,
@@ -430,6 +436,9 @@ def _print_watched(receipt: "Receipt", session: "Session", saved: int, config: "
     }
     frames_text = f"{saved} frame{'' if saved == 1 else 's'}, {receipt.seconds} s, {receipt.charged.usdc} USDC"
     text = f"Session {receipt.session.id}: {frames_text}, verified, {payment_text(receipt, is_escrow=config.is_escrow)}"
+    if is_for_nothing:
+        done = "ended before its first picture" if session.started_at else "withdrawn before anybody filmed"
+        text = f"Session {session.id} was {done}, and costs nothing."
     print_value(said, as_json, text)
 
 
@@ -495,14 +504,15 @@ def watch(
             if not view.is_entered:
                 raise
             is_stopped = True
-            if not as_json:
+            if not as_json and saved:
                 typer.echo(f"Session {view.session.id} is {view.session.state}.", err=True)
         except ApiError:
             if view.is_entered and view.session.started_at is not None and not as_json:
                 typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
             raise
-        receipt = _verified_receipt(view, config, as_json=as_json)
-    _print_watched(receipt, view.session, saved, config, as_json=as_json)
+        is_for_nothing = is_stopped and saved == 0 and view.session.charged_micro_usdc == 0
+        receipt = _verified_receipt(sl, view, config, as_json=as_json, says_end=not is_for_nothing)
+    _print_watched(receipt, view.session, saved, config, as_json=as_json, is_for_nothing=is_for_nothing)
     if saved == 0 and not is_stopped:
         if not as_json:
             typer.echo("No frame came: the operator's device sent no video. Try again.", err=True)
