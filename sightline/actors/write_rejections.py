@@ -42,14 +42,15 @@ def session_rejected(rejected: Rejected, terms: Terms | None = None) -> Exceptio
             return RefusedError(refusal)
         case RejectedWhy.UNPAID:
             message = (
-                "The charge of an earlier session of the wallet is not paid. Put USDC into the wallet, and give the "
-                "settlement contract an allowance for it: in the console under Wallet, or with `approve` of the USDC "
-                f"contract. Limits that the wallet set must cover the charge too: {_RAISE_LIMITS}"
+                "The charge of an earlier session of the wallet is not paid: its balance, allowance or limits do not "
+                "cover it. The page Wallet of the console shows what is missing"
             )
             return RefusedError(Refusal(Code.NOT_AUTHORIZED, "wallet:unpaid", message))
         case RejectedWhy.KEY_LIMIT:
             left = rejected.left or MicroUsdc(0)
-            message = f"The session may cost more than what is left of the API key's limits: {usdc_text(left)} USDC"
+            enough = "" if terms is None or not left >= terms.rate > 0 else f", enough for {left // terms.rate} s"
+            cost = "may cost more" if terms is None else f"may cost {usdc_text(terms.hold)} USDC, more"
+            message = f"The session {cost} than what is left of the API key's limits: {usdc_text(left)} USDC{enough}"
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "apiKey:spendLimit", message, left_micro=left))
         case RejectedWhy.VERSION:
             return ReloadRequestedError("the session's row has moved on", retry=True)

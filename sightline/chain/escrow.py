@@ -6,6 +6,7 @@ from typing import Any, Final, final
 
 import trio
 
+from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.messages import (
     NOBODY,
     MeterStatement,
@@ -27,7 +28,7 @@ from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.escrow import START_RESERVE_MS, ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Session, SessionExtension, Terms
-from sightline.domain.units import SECOND_MS, MicroUsdc
+from sightline.domain.units import SECOND_MS, MicroUsdc, usdc_text
 from sightline.domain.value import Value
 from sightline.ports.chain import CallRevertedError, ChainReader
 from sightline.ports.clock import Clock
@@ -307,9 +308,8 @@ class ChainEscrow:
         """Require a mandate that allows the session, or an extra amount for it."""
         mandate = consent.mandate
         assert mandate is not None, "a consent by mandate has one"
+        await self.require_mandate(mandate, terms.payer_address)
         limits = (
-            ("session limit", terms.hold + extra <= mandate.max_per_session),
-            ("day limit", (extra or terms.hold) <= mandate.max_per_day),
             ("rate", terms.rate <= mandate.max_rate),
             ("fee", terms.platform_fee_bps <= mandate.max_fee_bps),
             ("end", consent.open_by_s <= mandate.valid_until_s),
@@ -317,7 +317,17 @@ class ChainEscrow:
         for name, is_within in limits:
             if not is_within:
                 raise RefusedError(_refused(f"the mandate's {name} does not allow it"))
-        await self.require_mandate(mandate, terms.payer_address)
+        held = terms.hold if extra else NOTHING
+        wanted = extra or terms.hold
+        _require_left(wanted, MicroUsdc(mandate.max_per_session - held), terms.rate, "for one session")
+        left_today = MicroUsdc(mandate.max_per_day - await self.held_today(mandate))
+        _require_left(wanted, left_today, terms.rate, "today (UTC), without what was held for other sessions")
+
+    async def held_today(self, mandate: SignedMandate) -> MicroUsdc:
+        """Return what the contract has held under a mandate on this UTC day, also of sessions that cost less."""
+        day = self._clock.now_ms() // DAY_MS
+        asked = call_data("openedOnDay(bytes32,uint256)", [mandate_of(mandate).struct_hash(), day])
+        return MicroUsdc(int.from_bytes(await self._reader.call(self._domains.escrow.contract, asked), "big"))
 
     async def statement(
         self, session_id: str, *, clean_seconds: int, head_hash: str, is_final: bool
@@ -372,6 +382,19 @@ def _session_terms(terms: EscrowTerms) -> SessionTerms:
 
 def _refused(reason: str) -> Refusal:
     return Refusal(Code.INVALID_INPUT, "session:consent", f"The payment is not valid for this session: {reason}")
+
+
+def _require_left(wanted: MicroUsdc, left: MicroUsdc, rate: MicroUsdc, period: str) -> None:
+    """Refuse an amount of which a mandate leaves too little."""
+    if wanted <= left:
+        return
+    left = max(left, NOTHING)
+    shorter = f"Request at most {left // rate} s, or sign" if left >= rate > 0 else "Sign"
+    message = (
+        f"This may cost {usdc_text(wanted)} USDC, and the wallet's mandate leaves {usdc_text(left)} USDC {period}. "
+        f"{shorter} a mandate with higher limits"
+    )
+    raise RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:mandate", message, left_micro=left))
 
 
 def _not_held(reason: str, what: str = "session's amount") -> Refusal:

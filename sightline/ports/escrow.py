@@ -299,6 +299,14 @@ class Escrow(Protocol):
         """
         ...
 
+    async def held_today(self, mandate: SignedMandate) -> MicroUsdc:
+        """Return what the contract has held under a mandate on this UTC day, also of sessions that cost less.
+
+        Raises:
+            ChainUnavailableError: The chain does not answer.
+        """
+        ...
+
     async def open_hold(self, session: Session) -> str:
         """Open the hold of a session, and return its transaction when it is in a block. Safe to repeat.
 

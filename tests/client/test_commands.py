@@ -88,7 +88,7 @@ def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any
     requested, first, last = said.splitlines()
     assert re.fullmatch(r"Session \S{36} is requested\.", requested)
     assert first == "No operator is available at -33.86, 151.2 now. Waiting for one, at most 6 s."
-    assert "No operator was available at -33.86, 151.2 within 6 s." in last
+    assert "No operator was available at -33.86, 151.2 within 6 s. The request was withdrawn and costs nothing." in last
     assert "--wait" in last
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), "--json", code=1)
     named, waits, error = map(json.loads, said.splitlines())
@@ -125,6 +125,12 @@ def test_the_receipt_of_a_session_that_was_requested_and_ended_is_verified(dev: 
     assert shown.count("  checked ") == len(said["checks"])
     foreign = f"{config.chain_id},0x{'11' * 20},{config.usdc_address}"
     assert "The receipt is wrong" in sightline(dev, "receipt", session_id, "--deployment", foreign, code=1)
+    line = [*COMMAND, "receipt", session_id, "--rpc-url", "http://127.0.0.1:9"]
+    known = {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
+    unanswered = subprocess.run(line, env=os.environ | known, capture_output=True, text=True, timeout=90, check=False)
+    assert unanswered.returncode == 1
+    assert unanswered.stdout.count("  checked ") == len(said["checks"]) - 1, "all but the payment"
+    assert "no answer from the node" in unanswered.stderr
 
 
 def test_watch_fails_if_no_frame_came(dev: dict[str, Any], tmp_path: Path) -> None:
@@ -420,6 +426,8 @@ def test_a_wallet_without_funds_is_told_what_it_needs_and_approve_gives_the_allo
     assert "The wallet covers nothing of the" in warned
     assert f"Send USDC to {new['walletAddress']}: its balance is 0. Run `sightline approve " in warned
 
+    without_gas = sightline(dev, "approve", "5", code=1, **env)
+    assert f"The wallet {new['walletAddress']} has 0 of the chain's native coin" in without_gas
     said("faucet", new["walletAddress"], "5000000", "--data-dir", dev["dataDir"])
     allowed = json.loads(said("approve", "5", "--json", **env)[0])
     assert (allowed["owner"], allowed["value"]) == (new["walletAddress"], "5000000")

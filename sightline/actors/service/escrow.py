@@ -1,5 +1,6 @@
 """What a payer signs before a session, and what the meter has signed about it."""
 
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, final
 
 from sightline.actors.deps import Deps
@@ -7,7 +8,7 @@ from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.pricing import Pricing
 from sightline.actors.types import Answer, Caller
-from sightline.domain.errors import RefusedError
+from sightline.domain.errors import ChainUnavailableError, RefusedError
 from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.machine import not_live_yet, why_not_extended
@@ -41,6 +42,14 @@ class Offer(NamedTuple):
 
     terms: EscrowTerms
     typed_data: dict[ConsentKind, dict[str, Any]]
+
+
+class MandateToday(NamedTuple):
+    """A stored mandate, and how far it is used."""
+
+    mandate: SignedMandate
+    held_today: MicroUsdc | None
+    """What the contract has held under it on this UTC day; None while the chain does not answer."""
 
 
 class ExtensionOffer(NamedTuple):
@@ -167,7 +176,7 @@ class EscrowService:
         mandate = await self._deps.escrow.mandates.mandate(workspace_id)
         return None if mandate is None else PayerConsent(kind=ConsentKind.MANDATE, open_by_s=0, mandate=mandate)
 
-    async def mandate(self, workspace_id: str) -> Answer[SignedMandate]:
+    async def mandate(self, workspace_id: str) -> Answer[MandateToday]:
         """Return the workspace's stored mandate.
 
         Raises:
@@ -176,9 +185,15 @@ class EscrowService:
         mandate = await self._require_escrow().mandates.mandate(workspace_id)
         if mandate is None:
             raise RefusedError(NO_MANDATE)
-        return Answer(mandate, self._deps.clock.now_ms())
+        return await self._today(mandate)
 
-    async def keep_mandate(self, workspace_id: str, mandate: SignedMandate) -> Answer[SignedMandate]:
+    async def _today(self, mandate: SignedMandate) -> Answer[MandateToday]:
+        held_today = None
+        with suppress(ChainUnavailableError):
+            held_today = await self._require_escrow().held_today(mandate)
+        return Answer(MandateToday(mandate, held_today), self._deps.clock.now_ms())
+
+    async def keep_mandate(self, workspace_id: str, mandate: SignedMandate) -> Answer[MandateToday]:
         """Store a mandate of the workspace's wallet, under which it pays for sessions without a payment of their own.
 
         Raises:
@@ -187,11 +202,10 @@ class EscrowService:
         escrow = self._require_escrow()
         workspace = await self._look_up.require_workspace(workspace_id)
         await escrow.require_mandate(mandate, workspace.wallet_address)
-        now_ms = self._deps.clock.now_ms()
-        await escrow.mandates.keep(workspace_id, mandate, now_ms=now_ms)
-        return Answer(mandate, now_ms)
+        await escrow.mandates.keep(workspace_id, mandate, now_ms=self._deps.clock.now_ms())
+        return await self._today(mandate)
 
-    async def drop_mandate(self, workspace_id: str) -> Answer[SignedMandate]:
+    async def drop_mandate(self, workspace_id: str) -> Answer[MandateToday]:
         """Forget the workspace's mandate, and return it."""
         answer = await self.mandate(workspace_id)
         await self._require_escrow().mandates.drop(workspace_id)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from sightline.actors.service.escrow import ExtensionOffer, Offer
+from sightline.actors.service.escrow import ExtensionOffer, MandateToday, Offer
 from sightline.domain.addresses import shown_address
 from sightline.domain.escrow import ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.units import MicroUsdc
@@ -111,6 +111,10 @@ class StoredMandate(Output):
     max_fee_bps: int
     valid_until: int = Field(description="Unix seconds")
     salt: str = Field(pattern=HASH_PATTERN)
+    held_today: Money | None = Field(
+        description="What the contract has held under it since 0:00 UTC, also for sessions that cost less in the end. "
+        "It counts towards maxPerDay. null while the chain does not answer"
+    )
 
 
 class PermitFields(Input):
@@ -294,8 +298,9 @@ def permit_json(permit: AllowancePermit) -> dict[str, object]:
     }
 
 
-def mandate_json(mandate: SignedMandate) -> dict[str, object]:
+def mandate_json(today: MandateToday) -> dict[str, object]:
     """Present a mandate as `StoredMandate`, without its signature."""
+    mandate, held = today
     return {
         "payer": shown_address(mandate.payer),
         "maxPerSession": str(mandate.max_per_session),
@@ -304,6 +309,7 @@ def mandate_json(mandate: SignedMandate) -> dict[str, object]:
         "maxFeeBps": mandate.max_fee_bps,
         "validUntil": mandate.valid_until_s,
         "salt": mandate.salt,
+        "heldToday": None if held is None else str(held),
     }
 
 

@@ -253,16 +253,21 @@ async def test_an_api_key_pays_under_the_mandate_of_its_workspace_until_it_is_de
         await watcher.wallet.set_mandate(mandate_by(consumer, 1))
         with pytest.raises(ApiError) as beyond:
             await watcher.post("/sessions", **asked)
-        assert (beyond.value.status, beyond.value.detail) == (400, "session:consent")
+        assert (beyond.value.status, beyond.value.detail) == (402, "session:mandate")
 
         await watcher.wallet.set_mandate(mandate_by(consumer, FUNDS))
-        assert (await watcher.wallet.mandate()).max_per_session == FUNDS
+        unused = await watcher.wallet.mandate()
+        assert (unused.max_per_session, unused.held_today, unused.left_today) == (FUNDS, 0, FUNDS)
         session = await watcher.post("/sessions", **asked)
         path = f"/sessions/{session['id']}"
         await watcher.post(f"{path}/dispatch")
         started = await device.post(f"{path}/start")
         assert started["session"]["fundsState"] == "HELD"
         assert await chain.balance_of(config.usdc_address, config.settlement_address) == int(session["holdMicroUsdc"])
+
+        held = int(session["holdMicroUsdc"])
+        used = await watcher.wallet.mandate()
+        assert (used.held_today, used.left_today) == (held, FUNDS - held)
 
         await watcher.wallet.delete_mandate()
         with pytest.raises(ApiError) as deleted:
@@ -293,3 +298,36 @@ async def test_a_payer_whose_opens_ended_without_a_charge_is_told_when_it_may_op
         assert 86_000 < refused.value.retry_after_s <= 86_400
         await tracked(watcher, FUNDS)
         assert (await watcher.get("/wallet"))["heldMicroUsdc"] == "0"
+
+
+async def test_a_day_of_a_mandate_that_is_used_up_refuses_a_session_before_an_operator_is_sent(server: Server) -> None:
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        config = await watcher.config()
+        chain = AsyncChain(config.rpc_url)
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await chain.approve(consumer.wallet, token=config.usdc_address, spender=config.settlement_address, amount=FUNDS)
+        await tracked(watcher, FUNDS)
+        asked = {"lat": PLACE[0], "lng": PLACE[1], "maxDurationSeconds": DURATION_S}
+        quote = await watcher.get("/pricing/quote", lat=PLACE[0], lng=PLACE[1], durationSeconds=DURATION_S)
+        rate, left_s = int(quote["ratePerSecondMicroUsdc"]), DURATION_S // 2
+        await watcher.wallet.set_mandate(
+            sign_mandate(
+                config, consumer.wallet, max_per_session=FUNDS, max_per_day=rate * (DURATION_S + left_s),
+                max_rate_per_second=10_000, valid_until=2**40,
+            )
+        )  # fmt: skip
+        first = await watcher.post("/sessions", **asked)
+        await watcher.post(f"/sessions/{first['id']}/dispatch")
+        await device.post(f"/sessions/{first['id']}/start")
+        await watcher.post(f"/sessions/{first['id']}/end")
+
+        with pytest.raises(ApiError) as refused:
+            await watcher.post("/sessions", **asked)
+        assert (refused.value.status, refused.value.detail) == (402, "session:mandate")
+        assert f"leaves {rate * left_s / 1e6:.6f} USDC today (UTC)" in str(refused.value)
+        assert f"at most {left_s} s" in str(refused.value)
+        await watcher.post("/sessions", **{**asked, "maxDurationSeconds": left_s})

@@ -195,12 +195,15 @@ class User:
     """Answers the questions of a client, and remembers them."""
 
     action: Literal["accept", "decline", "cancel"]
-    approves: bool = True
+    approves: bool | None = True
+    """None: the host accepts without the value of the form."""
     questions: list[str] = field(default_factory=list)
 
     async def __call__(self, _context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         self.questions.append(params.message)
-        content: dict[str, Any] | None = {"approve": self.approves} if self.action == "accept" else None
+        content: dict[str, Any] | None = None
+        if self.action == "accept":
+            content = {} if self.approves is None else {"approve": self.approves}
         return ElicitResult(action=self.action, content=content)
 
 
@@ -214,7 +217,7 @@ async def test_a_user_who_can_be_asked_decides_whether_a_view_is_requested(
     user = User("decline")
     async with open_client(transport, shop.server.url, shop.consumer.key, mode, "auto", user) as client:
         before = await known_ids(client)
-        for user.action, user.approves in (("decline", True), ("cancel", True), ("accept", False)):
+        for user.action, user.approves in (("decline", True), ("cancel", True), ("accept", False), ("accept", None)):
             assert "DECLINED" in await refusal(client, "request_view", **await a_wish(client))
         assert await known_ids(client) == before
         user.action, user.approves = "accept", True
@@ -230,7 +233,7 @@ async def test_a_user_who_can_be_asked_decides_whether_a_view_is_requested(
         assert over.startswith(f"SESSION_OVER: session {session['sessionId']}")
     # Several processes may serve HTTP, and another one does not know the price.
     price = None if transport == "http" else usdc(session["holdUsdc"])
-    assert user.questions == [question(*PLACE, SECONDS, usdc("5"), price)] * 4, "not again for a quote that is used"
+    assert user.questions == [question(*PLACE, SECONDS, usdc("5"), price)] * 5, "not again for a quote that is used"
 
 
 @pytest.mark.parametrize(("transport", "mode"), [("memory", "auto"), ("http", "auto"), ("http", "legacy")])

@@ -151,6 +151,8 @@ class InsufficientCreditError(ApiError):
     )
 
     def _step(self) -> str:
+        if self.detail == "session:mandate":
+            return "`sightline mandate` shows the limits, or sets others with the wallet; another mandate begins at 0."
         if self.detail == "session:consent":
             return (
                 "To sign, pass the wallet of the key's workspace as payer=LocalWallet.from_key(...) to view(); for a "
@@ -325,7 +327,9 @@ class NoOperatorError(SightlineError):
             else f"The only one there is in your session {own_session_id}: end that first (`sightline end "
             f"{own_session_id}`)."
         )
-        super().__init__(f"No operator was available at {lat}, {lng} {when}. {step}")
+        super().__init__(
+            f"No operator was available at {lat}, {lng} {when}. The request was withdrawn and costs nothing. {step}"
+        )
 
 
 class SessionOverError(SightlineError):

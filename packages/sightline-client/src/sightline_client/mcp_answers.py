@@ -172,6 +172,10 @@ class WalletAnswer(Answer):
         str | None, Field(description="Limit of the mandate under which the key pays in escrow; null: none")
     ] = None
     mandate_per_day_usdc: str | None = None
+    mandate_left_today_usdc: Annotated[
+        str | None,
+        Field(description="What the mandate leaves today (UTC). What is held for a view counts, not its cost"),
+    ] = None
     mandate_ends_at: Time | None = None
     next_step: Annotated[str | None, Field(description="What is missing, if the key cannot buy")] = None
 
@@ -196,12 +200,13 @@ class WalletAnswer(Answer):
         """Add the valid mandate of a workspace whose payments are held in escrow: without one, its key buys nothing."""
         if mandate is None:
             return self.model_copy(update={"available_usdc": "0", "next_step": NO_MANDATE})
-        limits = (mandate.max_per_session, mandate.max_per_day, usdc(self.available_usdc))
+        limits = (mandate.max_per_session, mandate.left_today, usdc(self.available_usdc))
         return self.model_copy(
             update={
                 "available_usdc": str(MicroUsdc(min(limits)).usdc),
                 "mandate_per_session_usdc": str(mandate.max_per_session.usdc),
                 "mandate_per_day_usdc": str(mandate.max_per_day.usdc),
+                "mandate_left_today_usdc": str(mandate.left_today.usdc),
                 "mandate_ends_at": datetime.fromtimestamp(mandate.valid_until, UTC),
             }
         )

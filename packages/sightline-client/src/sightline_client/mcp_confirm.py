@@ -34,7 +34,8 @@ class Confirm(StrEnum):
 class Approval(BaseModel):
     """The form that the user sees."""
 
-    approve: bool = Field(title="Approve", description="Money is spent while the view is live.")
+    # A host that accepts without a value has not approved.
+    approve: bool = Field(default=False, title="Approve", description="Money is spent while the view is live.")
 
 
 def limit_of(max_charge_usdc: MaxCharge) -> MicroUsdc:

@@ -22,6 +22,8 @@ CLAIM: Final = keccak256(
 RECLAIM: Final = keccak256(b"reclaim((bytes32,address,address,uint256,uint256,uint256,uint256))")[:4].hex()
 CLAIM_GAS: Final = 250_000
 TIMEOUT_S: Final = 30.0
+WEI: Final = 10**18
+"""Of one coin."""
 
 
 class TransactionSigner(Protocol):
@@ -103,10 +105,12 @@ class Chain:
             gas: Gas limit.
 
         Raises:
-            ChainError: The transaction was refused or reverted, or has no receipt after 30 seconds.
+            ChainError: The wallet has no coin for the gas, the transaction was refused or reverted, or there is no
+                receipt after 30 seconds.
         """
         require_wallet(wallet)
         gas_price = int(self.call("eth_gasPrice"), 16)
+        self._require_gas(wallet.address, 2 * gas_price * gas)
         transaction: dict[str, Any] = {
             "chainId": int(self.call("eth_chainId"), 16),
             "nonce": int(self.call("eth_getTransactionCount", wallet.address, "latest"), 16),
@@ -122,6 +126,15 @@ class Chain:
         if int(receipt["status"], 16) != 1:
             raise ChainError(f"transaction {tx_hash} reverted")
         return tx_hash
+
+    def _require_gas(self, address: str, wei: int) -> None:
+        """Raise ChainError if an account has not enough of the chain's coin for a transaction."""
+        balance = int(self.call("eth_getBalance", address, "latest"), 16)
+        if balance < wei:
+            raise ChainError(
+                f"The wallet {address} has {balance / WEI:g} of the chain's native coin; the gas of this transaction "
+                f"may take {wei / WEI:g}. Send it some. On an embedded chain, `sightline faucet {address} 1` does it."
+            )
 
     # Escrow.
 

@@ -77,7 +77,11 @@ def mandate_text(mandate: "StoredMandate") -> str:
     """Say what a mandate allows, and until when."""
     ends = time_text(datetime.fromtimestamp(mandate.valid_until, UTC))
     until = f"until {ends}" if mandate.valid_until > unix_s() else f"over since {ends}: it allows nothing any more"
-    return f"at most {mandate.max_per_session.usdc} a session and {mandate.max_per_day.usdc} a day (UTC), {until}"
+    left = f", of which {mandate.left_today.usdc} are left" if mandate.held_today else ""
+    return (
+        f"at most {mandate.max_per_session.usdc} a session and {mandate.max_per_day.usdc} a day (UTC){left}, {until}. "
+        "The day counts what is held for each session, not what it costs in the end"
+    )
 
 
 def _wallet_lines(found: "Wallet", is_escrow: bool, mandate: "StoredMandate | None") -> Iterator[str]:

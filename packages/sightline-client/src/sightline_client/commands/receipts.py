@@ -65,12 +65,20 @@ def receipt(
 ) -> None:
     """Compute a session's seconds, charge and fee again, look its payment up on the chain, and print them.
 
-    Exit code 1 if a value is wrong. A check that was not made is named.
+    Exit code 1 if a value is wrong, or the node does not answer. A check that was not made is named.
     """
+    from sightline_client.errors import ChainError
+    from sightline_client.verification import TrustedDeployment
+
     trusted = _deployment(deployment)
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         found, config = _settled(sl, session_id, wait, as_json=as_json), sl.config()
-        result = found.verify(deployment=trusted or config.deployment, rpc=rpc_url or config.rpc_url)
+        expected: TrustedDeployment = trusted or config.deployment
+        unanswered: ChainError | None = None
+        try:
+            result = found.verify(deployment=expected, rpc=rpc_url or config.rpc_url)
+        except ChainError as error:
+            unanswered, result = error, found.verify(deployment=expected)
     payload = found.settlement.payload
     fee = MicroUsdc(0) if payload is None else payload.fee_amount
     skipped = {str(check): str(reason) for check, reason in result.skipped.items()}
@@ -88,6 +96,9 @@ def receipt(
         lines.append(f"of which {fee.usdc} USDC are the platform's fee")
     lines += _check_lines(skipped)
     print_value(said, as_json, "\n".join(lines))
+    if unanswered is not None:
+        with one_line_errors(as_json=as_json):
+            raise unanswered
 
 
 def _settled(sl: "Sightline", session_id: str, wait_s: float, *, as_json: bool) -> "Receipt":

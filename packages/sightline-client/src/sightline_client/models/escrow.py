@@ -3,6 +3,7 @@
 from typing import Any
 
 from sightline_client.models.base import Model, Money
+from sightline_client.money import MicroUsdc
 
 
 class SessionTerms(Model):
@@ -48,6 +49,13 @@ class StoredMandate(Model):
     valid_until: int
     """Unix seconds."""
     salt: str
+    held_today: Money | None = None
+    """What the contract has held under it on this UTC day. None while the chain does not answer."""
+
+    @property
+    def left_today(self) -> MicroUsdc:
+        """What it leaves for the rest of this UTC day."""
+        return MicroUsdc(max(0, self.max_per_day - (self.held_today or 0)))
 
 
 class PermitOffer(Model):
