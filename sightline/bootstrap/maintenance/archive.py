@@ -25,7 +25,6 @@ CHAIN_KEYS_FILE: Final = "chain/keys.json"
 EVIDENCE_FILES: Final = ("evidence/root_key.pem", "evidence/root.pem")
 WITHDRAWALS_FILE: Final = "withdrawals.jsonl"
 MEMBERS: Final = (DATABASE, SECRETS_FILE, CHAIN_FILE, CHAIN_KEYS_FILE, WITHDRAWALS_FILE, *EVIDENCE_FILES)
-BLOCK_BYTES: Final = 1 << 20
 
 
 class BackupError(Exception):

@@ -63,18 +63,31 @@ def test_the_smallest_amount_is_read_from_a_number() -> None:
     assert limit_of(0.000001) == usdc("0.000001") == 1
 
 
-@pytest.mark.parametrize(("left_s", "is_asked"), [(-1, False), (3_600, True)])
-async def test_a_user_is_not_asked_about_a_view_that_a_mandate_which_is_over_cannot_pay(
-    left_s: int, is_asked: bool
+@pytest.mark.parametrize(
+    ("left_s", "held_today", "refused"),
+    [
+        (-1, "0", "INSUFFICIENT_CREDIT (session:consent)"),
+        (3_600, "970000", "the mandate leaves 0.03 USDC for a view, which pays for 30 s"),
+        (3_600, "900000", None),
+    ],
+)
+async def test_a_user_is_not_asked_about_a_view_that_the_mandate_cannot_pay(
+    left_s: int, held_today: str, refused: str | None
 ) -> None:
     """Where payments are held in escrow: nothing but the mandate can pay for the view of an agent."""
     limits = dict.fromkeys(("maxPerSession", "maxPerDay", "maxRatePerSecond"), "1000000")
     mandate = {"payer": "0x" + "a1" * 20, "maxFeeBps": 1_500, "salt": "0x0", "validUntil": int(unix_s()) + left_s}
+    quote = {
+        "quoteId": WISH["quote_id"], "estimatedTotalMicroUsdc": "60000", "ratePerSecondMicroUsdc": "1000",
+        "durationSeconds": 60, "baseRatePerSecondMicroUsdc": "1000",
+        "availableOperators": 1, "supplyFactor": 1, "demandFactor": 1, "corridorMultiplier": 1, "expiresAt": "2030-01-01T00:00:00.000Z", "lat": 1, "lng": 2,
+    }  # fmt: skip
     names = ("environment", "chainName", "rpcUrl", "explorerUrl", "usdcAddress", "settlementAddress")
     known: dict[str, dict[str, Any]] = {
         "/api/v1/sessions": {"items": []},
         "/api/v1/config": dict.fromkeys(names, "") | {"chainId": 1, "isEscrow": True},
-        "/api/v1/wallet/mandate": mandate | limits,
+        "/api/v1/wallet/mandate": mandate | limits | {"heldToday": held_today},
+        "/api/v1/pricing/quote": quote,
     }
     questions: list[str] = []
 
@@ -88,10 +101,11 @@ async def test_a_user_is_not_asked_about_a_view_that_a_mandate_which_is_over_can
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
         built = build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", http=http), lambda _ctx: Confirm.AUTO)
         async with Client(built, elicitation_callback=decline) as client:
+            assert not (await client.call_tool("check_place", {"lat": 1, "lng": 2, "seconds": 60})).is_error
             said = str((await client.call_tool("request_view", WISH | {"max_charge_usdc": "1"})).content[0])
-    assert len(questions) == is_asked
-    assert ("DECLINED" if is_asked else "INSUFFICIENT_CREDIT (session:consent)") in said
-    assert is_asked or "Nothing was requested." in said
+    assert len(questions) == (refused is None)
+    assert (refused or "DECLINED") in said
+    assert refused is None or "Nothing was requested." in said
 
 
 class NotFound(BaseHTTPRequestHandler):

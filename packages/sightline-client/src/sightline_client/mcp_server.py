@@ -437,15 +437,27 @@ class Tools:
                 return WalletAnswer.of(wallet)
             return WalletAnswer.of(wallet).under(await _mandate(sl))
 
-    async def require_payable(self, ctx: Ctx) -> None:
-        """Raise ToolError if payments are held in escrow and the workspace has no mandate: nobody can sign here."""
+    async def require_payable(self, quote_id: str, seconds: int, ctx: Ctx) -> None:
+        """Raise ToolError if payments are held in escrow and the workspace has no mandate, or one with too little left.
+
+        Nobody can sign here. If the key may not read the wallet, the server decides when the session is created.
+        """
         async with self._connect(ctx) as sl:
             try:
-                is_payable = not (await sl.config()).is_escrow or await _mandate(sl) is not None
+                if not (await sl.config()).is_escrow:
+                    return
+                mandate = await _mandate(sl)
             except NotAuthorizedError:
-                return  # the key may not read the wallet: the server decides when the session is created
-        if not is_payable:
+                return
+        if mandate is None:
             raise ToolError(f"INSUFFICIENT_CREDIT ({NO_CONSENT}): {NO_MANDATE} Nothing was requested.")
+        quote, left = self._quotes.get(quote_id), min(mandate.max_per_session, mandate.left_today)
+        if quote is not None and quote.rate_per_second_micro_usdc * seconds > left:
+            raise ToolError(
+                f"INSUFFICIENT_CREDIT (session:mandate): the mandate leaves {MicroUsdc(left).usdc} USDC for a view, "
+                f"which pays for {left // quote.rate_per_second_micro_usdc} s. Nothing was requested. Ask for fewer "
+                "seconds, or ask the user for a mandate with higher limits."
+            )
 
     async def verify_receipt(self, session_id: SessionId, ctx: Ctx) -> ReceiptAnswer:
         """Compute the charge of a session that is over from its recorded events, and look the payment up on the chain.
@@ -711,7 +723,7 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
             return Approval(approve=True)  # nothing is bought: the server answers with the session, or refuses
         tools.require_within(limit, quote_id, seconds)
         if wants_answer(confirm, ctx):
-            await tools.require_payable(ctx)
+            await tools.require_payable(quote_id, seconds, ctx)
         return ask(confirm, ctx, question(lat, lng, seconds, limit, tools.price_to_name(quote_id, seconds)))
 
     async def request_view(
