@@ -80,7 +80,8 @@ async def test_a_user_is_not_asked_about_a_view_that_the_mandate_cannot_pay(
     quote = {
         "quoteId": WISH["quote_id"], "estimatedTotalMicroUsdc": "60000", "ratePerSecondMicroUsdc": "1000",
         "durationSeconds": 60, "baseRatePerSecondMicroUsdc": "1000",
-        "availableOperators": 1, "supplyFactor": 1, "demandFactor": 1, "corridorMultiplier": 1, "expiresAt": "2030-01-01T00:00:00.000Z", "lat": 1, "lng": 2,
+        "availableOperators": 1, "supplyFactor": 1, "demandFactor": 1, "corridorMultiplier": 1,
+        "expiresAt": "2030-01-01T00:00:00.000Z", "lat": 1, "lng": 2,
     }  # fmt: skip
     names = ("environment", "chainName", "rpcUrl", "explorerUrl", "usdcAddress", "settlementAddress")
     known: dict[str, dict[str, Any]] = {
