@@ -321,7 +321,9 @@ class ChainEscrow:
         wanted = extra or terms.hold
         _require_left(wanted, MicroUsdc(mandate.max_per_session - held), terms.rate, "for one session")
         left_today = MicroUsdc(mandate.max_per_day - await self.held_today(mandate))
-        _require_left(wanted, left_today, terms.rate, "today (UTC), without what was held for other sessions")
+        _require_left(
+            wanted, left_today, terms.rate, "for the rest of today (UTC), after what was held for earlier sessions"
+        )
 
     async def held_today(self, mandate: SignedMandate) -> MicroUsdc:
         """Return what the contract has held under a mandate on this UTC day, also of sessions that cost less."""

@@ -328,6 +328,6 @@ async def test_a_day_of_a_mandate_that_is_used_up_refuses_a_session_before_an_op
         with pytest.raises(ApiError) as refused:
             await watcher.post("/sessions", **asked)
         assert (refused.value.status, refused.value.detail) == (402, "session:mandate")
-        assert f"leaves {rate * left_s / 1e6:.6f} USDC today (UTC)" in str(refused.value)
+        assert f"leaves {rate * left_s / 1e6:.6f} USDC for the rest of today (UTC)" in str(refused.value)
         assert f"at most {left_s} s" in str(refused.value)
         await watcher.post("/sessions", **{**asked, "maxDurationSeconds": left_s})

@@ -253,7 +253,10 @@ async def test_an_agent_extends_a_view_within_its_limit_once_after_its_user_was_
             above = await refusal(client, "extend_view", **more, max_charge_usdc=session["holdUsdc"])
             rate = Decimal(session["holdUsdc"]) / SECONDS
             assert f"may cost up to {(rate * (SECONDS + 60)).normalize():f} USDC, above max_charge_usdc" in above
-            assert f"Nothing was added. It pays for {SECONDS} s: call extend_view with at most that many" in above
+            assert (
+                f"Nothing was added. max_charge_usdc pays for {SECONDS} s: call extend_view with at most that many"
+                in above
+            )
             user.action = "decline"
             assert "DECLINED" in await refusal(client, "extend_view", **more, max_charge_usdc="5")
             user.action = "accept"
@@ -373,7 +376,7 @@ async def test_a_user_is_not_asked_for_a_view_whose_price_is_above_the_limit(sho
     async with open_client("memory", shop.server.url, shop.consumer.key, "auto", "auto", user) as client:
         before = await known_ids(client)
         wish = await a_wish(client)
-        assert "It pays for no second" in await refusal(
+        assert "max_charge_usdc pays for no second" in await refusal(
             client, "request_view", **wish | {"max_charge_usdc": "0.000001"}
         )
         nope = await refusal(client, "request_view", **wish | {"quote_id": "nope"})

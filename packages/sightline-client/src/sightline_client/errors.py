@@ -152,7 +152,7 @@ class InsufficientCreditError(ApiError):
 
     def _step(self) -> str:
         if self.detail == "session:mandate":
-            return "`sightline mandate` shows the limits, or sets others with the wallet; another mandate begins at 0."
+            return "`sightline mandate` shows the limits. With the wallet it sets others, whose day has not been used."
         if self.detail == "session:consent":
             return (
                 "To sign, pass the wallet of the key's workspace as payer=LocalWallet.from_key(...) to view(); for a "

@@ -108,6 +108,7 @@ FIRST_WITHIN_S: Final = 15.0
 ID_LENGTH: Final = 36
 """Length of a UUID as the interface writes it; `uuid.UUID` takes other forms too."""
 NO_CONSENT: Final = "session:consent"
+OVER_MANDATE: Final = "session:mandate"
 MISMATCH: Final = "idempotency:mismatch"
 WIDTH: Final = 768
 WIDTH_MAX: Final = 1568
@@ -193,6 +194,9 @@ def _named(error: SightlineError) -> str:
     """Begin with a code, as the errors that the tools word themselves do."""
     if isinstance(error, InsufficientCreditError) and error.detail == NO_CONSENT:
         return f"{error.code} ({error.detail}): {NO_MANDATE}"
+    if isinstance(error, InsufficientCreditError) and error.detail == OVER_MANDATE:
+        said = error.message.rstrip(".")
+        return f"{error.code} ({error.detail}): {said}; only the user can sign one. Nothing was done."
     if isinstance(error, ApiError):
         said = str(error).removeprefix(f"{error.status} ")
         if error.state is None or not SessionState(error.state).is_over:
@@ -454,7 +458,7 @@ class Tools:
         quote, left = self._quotes.get(quote_id), min(mandate.max_per_session, mandate.left_today)
         if quote is not None and quote.rate_per_second_micro_usdc * seconds > left:
             raise ToolError(
-                f"INSUFFICIENT_CREDIT (session:mandate): the mandate leaves {MicroUsdc(left).usdc} USDC for a view, "
+                f"INSUFFICIENT_CREDIT ({OVER_MANDATE}): the mandate leaves {MicroUsdc(left).usdc} USDC for a view, "
                 f"which pays for {left // quote.rate_per_second_micro_usdc} s. Nothing was requested. Ask for fewer "
                 "seconds, or ask the user for a mandate with higher limits."
             )
@@ -528,9 +532,9 @@ def above_limit(
     if affordable is None:
         step = f"Call {tool} with fewer seconds."
     elif affordable:
-        step = f"It pays for {affordable} s: call {tool} with at most that many seconds."
+        step = f"max_charge_usdc pays for {affordable} s: call {tool} with at most that many seconds."
     else:
-        step = "It pays for no second at this rate. Ask the user for a higher limit."
+        step = "max_charge_usdc pays for no second at this rate. Ask the user for a higher limit."
     return ToolError(
         f"MAX_CHARGE: {seconds} s may cost {price} max_charge_usdc {limit.usdc}. Nothing was {outcome}. {step}"
     )

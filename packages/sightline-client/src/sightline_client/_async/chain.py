@@ -133,7 +133,8 @@ class AsyncChain:
         if balance < wei:
             raise ChainError(
                 f"The wallet {address} has {balance / WEI:g} of the chain's native coin; the gas of this transaction "
-                f"may take {wei / WEI:g}. Send it some. On an embedded chain, `sightline faucet {address} 1` does it."
+                f"may take {wei / WEI:g}. Send it some. On an embedded chain, `sightline faucet {address} 1 --data-dir "
+                "DIRECTORY` does it; the directory is that of the server."
             )
 
     # Escrow.

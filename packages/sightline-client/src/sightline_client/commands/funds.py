@@ -100,8 +100,10 @@ def _wallet_lines(found: "Wallet", is_escrow: bool, mandate: "StoredMandate | No
         if mandate is None:
             yield f"mandate    none: without the wallet, the API key cannot buy. {SET_MANDATE} sets one"
         else:
+            if mandate.valid_until > unix_s():
+                least = min(found.spendable_micro_usdc, mandate.max_per_session, mandate.left_today)
+                yield f"           {MicroUsdc(least).usdc} by the API key without the wallet, under the mandate"
             yield f"mandate    {mandate_text(mandate)}"
-            yield "           the API key buys under it without the wallet, within the allowance"
         return
     if found.limits is None:
         yield "limits     none set on the contract"

@@ -381,10 +381,14 @@ Width = Annotated[int | None, typer.Option(min=16, max=1920, help="Width in pixe
 Out = Annotated[Path, typer.Option(help="Directory for the frames.")]
 
 
-def _save_frame(frame: "Frame", out: Path, session_id: str, *, as_json: bool) -> None:
+def _save_frame(frame: "Frame", out: Path) -> Path:
     path = out / f"{frame.sequence:08}.jpg"
     with named_by("--out"):
         path.write_bytes(frame.jpeg)
+    return path
+
+
+def _say_frame(frame: "Frame", path: Path, session_id: str, *, as_json: bool) -> None:
     said = {"sessionId": session_id, "frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
     text = f"{path}: {frame.age_ms} ms old, meter {frame.meter_state}"
     typer.echo(json.dumps(said) if as_json else text, err=True)
@@ -493,8 +497,9 @@ def watch(
             with view:
                 state = "RUNNING"
                 for frame in frames:
-                    _save_frame(frame, out, view.session.id, as_json=as_json)
+                    path = _save_frame(frame, out)
                     saved += 1
+                    _say_frame(frame, path, view.session.id, as_json=as_json)
                     if frame.meter_state == "PAUSED" != state:
                         _say_pause(view.refresh(), as_json=as_json)
                     state = frame.meter_state
@@ -537,7 +542,7 @@ def frames(
         with named_by("--out"):
             out.mkdir(parents=True, exist_ok=True)
         for saved, frame in enumerate(sl.sessions.frames(session.id, fps=fps, width=width), start=1):
-            _save_frame(frame, out, session.id, as_json=as_json)
+            _say_frame(frame, _save_frame(frame, out), session.id, as_json=as_json)
             if saved == count:
                 return
         session = sl.sessions.get(session_id)
