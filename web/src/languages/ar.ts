@@ -445,6 +445,7 @@ export const arabic: Catalogue = {
   cameraStarting: "تبدأ الكاميرا. اسمح باستخدامها إذا سأل المتصفح.",
   cameraIsOffline: "كن متاحًا لتصلك الطلبات.",
   cameraWaiting: "تظهر الطلبات هنا. أبقِ هذه الصفحة مفتوحة.",
+  cameraNoRequests: "لا تصل الطلبات إلى هذا الهاتف حتى تعمل كاميرته. عندئذ يستمر تلقائيًا.",
   jobTitle: "يُطلب منك أن تصوّر",
   jobNoInstructions: "بلا تعليمات",
   jobExtended: "يطلب المشاهد وقتًا إضافيًا",

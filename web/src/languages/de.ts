@@ -445,6 +445,7 @@ export const german: Catalogue = {
   cameraStarting: "Die Kamera startet. Erlauben Sie sie, falls der Browser fragt.",
   cameraIsOffline: "Gehen Sie online, um Anfragen zu bekommen.",
   cameraWaiting: "Anfragen erscheinen hier. Lassen Sie diese Seite offen.",
+  cameraNoRequests: "Auf dieses Telefon kommen keine Anfragen, bis seine Kamera nutzbar ist. Dann geht es von selbst weiter.",
   jobTitle: "Sie sollen filmen",
   jobNoInstructions: "Keine Anweisungen",
   jobExtended: "Die Gegenseite möchte mehr Zeit",

@@ -443,6 +443,7 @@ export const english = {
   cameraStarting: "The camera starts. Allow its use if the browser asks.",
   cameraIsOffline: "Go online to get requests.",
   cameraWaiting: "Requests appear here. Keep this page open.",
+  cameraNoRequests: "No requests come to this phone until its camera works. It goes on by itself then.",
   jobTitle: "You are asked to film",
   jobNoInstructions: "No instructions",
   jobExtended: "The viewer asks for more time",

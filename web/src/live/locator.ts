@@ -41,7 +41,7 @@ export class Locator {
   private aheadAtMs: number[] = [];
   /** The last call had no answer: the server may have taken its positions, and refuse them when they come again. */
   private isInDoubt = false;
-  /** Another device films: its positions count. */
+  /** Send no position: another device films, or this one has no camera and must get no request. */
   isQuiet = false;
   private readonly queue: { lat: number; lng: number; accuracyMeters: number; sequence: number }[] = [];
   private sequence: number;
@@ -118,6 +118,7 @@ export class Locator {
   private async beat(): Promise<void> {
     if (this.isQuiet) {
       this.queue.length = 0;
+      this.missed.value = 0;
       return;
     }
     const fix = this.fix.value;
