@@ -422,6 +422,7 @@ export const arabic: Catalogue = {
   qualityPoor: "اتصال ضعيف",
   zoom: "التقريب",
   microphone: "الميكروفون",
+  microphoneRefused: "لا يمكن استخدام الميكروفون. تستمر الصورة دون صوت.",
   position: "الموقع",
   cameraMissing: "لا توجد في هذا الجهاز كاميرا يستطيع المتصفح استخدامها.",
   cameraInUse: "يستخدم برنامج آخر الكاميرا. أغلقه، ثم حاول مرة أخرى.",

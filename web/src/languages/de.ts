@@ -422,6 +422,7 @@ export const german: Catalogue = {
   qualityPoor: "Schwache Verbindung",
   zoom: "Zoom",
   microphone: "Mikrofon",
+  microphoneRefused: "Das Mikrofon ist nicht nutzbar. Das Bild läuft ohne Ton weiter.",
   position: "Position",
   cameraMissing: "Der Browser findet keine Kamera an diesem Gerät.",
   cameraInUse: "Ein anderes Programm benutzt die Kamera. Schließen Sie es und versuchen Sie es erneut.",

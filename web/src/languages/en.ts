@@ -420,6 +420,7 @@ export const english = {
   qualityPoor: "Weak connection",
   zoom: "Zoom",
   microphone: "Microphone",
+  microphoneRefused: "The microphone cannot be used. The picture goes on without sound.",
   position: "Position",
   cameraMissing: "This device has no camera that the browser can use.",
   cameraInUse: "Another program uses the camera. Close it, then try again.",

@@ -41,8 +41,7 @@ export class Locator {
   private aheadAtMs: number[] = [];
   /** The last call had no answer: the server may have taken its positions, and refuse them when they come again. */
   private isInDoubt = false;
-  /** Send no position: another device films, or this one has no camera and must get no request. */
-  isQuiet = false;
+  private isQuiet = false;
   private readonly queue: { lat: number; lng: number; accuracyMeters: number; sequence: number }[] = [];
   private sequence: number;
   private watch = 0;
@@ -90,6 +89,12 @@ export class Locator {
         sequence = error.lastSequence + TAKE_OVER_BY;
       }
     }
+  }
+
+  /** Send no position while `isQuiet`: another device films, or this one has no camera and must get no request. */
+  quieten(isQuiet: boolean): void {
+    this.isQuiet = isQuiet;
+    void this.beat(); // at once: whoever goes online next has been seen
   }
 
   private accept(sequence: number): void {

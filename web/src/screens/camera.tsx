@@ -48,6 +48,10 @@ const DECLINE_FREE_MS = 20_000;
 const locate = (): Promise<unknown> =>
   new Promise((done) => navigator.geolocation.getCurrentPosition(done, done, { enableHighAccuracy: true, timeout: LOCATE_TIMEOUT_MS }));
 
+/** In the storage of this tab: the view that is filmed with sound. */
+const SOUNDED = "sightline.soundedView";
+const soundedView = (): string | null => sessionStorage.getItem(SOUNDED);
+
 /** The key of the link: kept in this browser, and taken out of the address at once. */
 function takeKey(): string | null {
   const given = place.value.query.get("key");
@@ -99,7 +103,7 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
   const mediaError = useSignal<Word | null>(null);
   const facing = useSignal<"environment" | "user">("environment");
   const opens = useRef(0);
-  const hasSound = useSignal(false);
+  const hasSound = useSignal(soundedView() !== null && soundedView() === remembered("films"));
   const locator = useSignal<Locator | null>(null);
   const publisher = useSignal<Publisher | null>(null);
   const sending = useSignal<Sending>("connecting");
@@ -126,7 +130,10 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
     const made = (locator.value = new Locator(client, id, report));
     const query = { view: "operator" as const, state: ["ASSIGNED" as const, "LIVE" as const], limit: 1 };
     need(client.GET("/api/v1/sessions", { params: { query } }))
-      .then((page) => (job.value ??= page.items[0] ?? null))
+      .then((page) => {
+        job.value ??= page.items[0] ?? null;
+        if (hasSound.peek() && soundedView() !== null && soundedView() !== job.value?.id) void switchSound(false); // that view is over
+      })
       .catch(report);
     const leave = follow(
       `/api/v1/workspaces/${id}/events`,
@@ -183,7 +190,13 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
     try {
       media.value?.getTracks().forEach((track) => track.stop());
       const video = { facingMode: { ideal: facing.value }, width: { ideal: 1280 }, height: { ideal: 720 } };
-      const made = await navigator.mediaDevices.getUserMedia({ video, audio: hasSound.value });
+      const made = await navigator.mediaDevices.getUserMedia({ video, audio: hasSound.value }).catch(async (error: unknown) => {
+        if (!hasSound.value) throw error;
+        const mute = await navigator.mediaDevices.getUserMedia({ video });
+        hasSound.value = false;
+        notify("microphoneRefused", "", true);
+        return mute;
+      });
       if (turn !== opens.current) return made.getTracks().forEach((track) => track.stop()); // it is being opened again
       media.value = made;
       // Taken by another app, unplugged, or no longer allowed. A track that this page stops does not say so.
@@ -199,13 +212,22 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
     }
   }
 
+  const switchSound = (isOn: boolean): Promise<void> => ((hasSound.value = isOn), openCamera());
+
   // Publish while the session is LIVE, also after a reload of the page.
   const isElsewhere = useComputed(() => job.value?.state === "LIVE" && filmed.value !== job.value.id).value;
   const liveUrl = useComputed(() => (job.value?.state === "LIVE" && filmed.value === job.value.id ? job.value.whipUrl : null));
+  // A reload in the middle of a view must not make it silent.
+  const liveId = liveUrl.value === null ? null : (job.value?.id ?? null);
+  useEffect(() => {
+    if (liveId === null) return;
+    if (hasSound.value) sessionStorage.setItem(SOUNDED, liveId);
+    else sessionStorage.removeItem(SOUNDED);
+  }, [liveId, hasSound.value]);
   // Without a camera no request may come here: a device that sends no position is sent none. A view that runs is left as it is.
   const isBlind = useComputed(() => media.value === null && liveUrl.value === null).value;
   useEffect(() => {
-    if (locator.value !== null) locator.value.isQuiet = isElsewhere || isBlind;
+    locator.value?.quieten(isElsewhere || isBlind);
   }, [isElsewhere, isBlind, locator.value]);
   const mayReopen = useComputed(() => mediaError.value !== null && liveUrl.value === null).value;
   useEffect(() => {
@@ -369,7 +391,7 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
       {state === "ONLINE" && !isSuspended.value && !isStranded && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
-        <Switch id="microphone" isOn={hasSound.value} run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t("microphone")}</Switch>
+        <Switch id="microphone" isOn={hasSound.value} run={() => switchSound(!hasSound.value)}>{t("microphone")}</Switch>
         <Lens stream={media.value} />
         <Menu id="camera-menu" label={t("menu")} closesOn={job.value?.id}>
           {remembered("signedIn") !== null && <a href={link("operate")}>{t("earningsAndHistory")}</a>}
