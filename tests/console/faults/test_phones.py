@@ -13,6 +13,7 @@ from tests.console.people import (
     add_funds,
     camera_link,
     come_online,
+    decline,
     request_view,
     sign_up,
     stop_filming,
@@ -91,6 +92,13 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             operator.shows(JOBS)
             expect(phone.page.locator("[data-map=ready] .map-fence")).to_be_visible(timeout=PATIENCE_MS)
             phone.click("#decline")
+            phone.shows(".confirm", "Decline this request?")
+            phone.click(".confirm button:text-is('Cancel')")
+            start, refuse = (phone.page.locator(each).bounding_box() for each in ("#start", "#decline"))
+            assert start is not None
+            assert refuse is not None
+            assert refuse["y"] - start["y"] - start["height"] >= 40, "nobody presses it in place of Start filming"
+            decline(phone)
             phone.shows(".notice", "Declined")
             consumer.shows("#reopened", "The operator declined.")
             consumer.click("#dispatch")
@@ -106,7 +114,7 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             phone.page.reload()
             request_view(consumer, "The market")
             expect(later.locator(JOBS)).to_be_visible()
-            phone.click("#decline")
+            decline(phone)
             expect(later.locator(JOBS)).to_have_count(0)
             expect(operator.page.locator(JOBS)).to_have_count(0)
             later.reload()
@@ -164,7 +172,7 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         review.look(phone, "camera-no-position", (PHONE,))
         phone.page.context.grant_permissions(["camera", "microphone", "geolocation"])
         expect(phone.page.locator("#start")).to_be_enabled(timeout=PATIENCE_MS)
-        phone.click("#decline")
+        decline(phone)
         phone.shows(".badge.online")
         expect(phone.page.locator("#no-position")).to_have_count(0)
         phone.page.add_init_script(ASKS_AT_A_PRESS)
@@ -256,7 +264,7 @@ def test_a_phone_without_a_camera_gets_no_request_until_it_can_film_again(browse
         phone.page.evaluate(LOSE_THE_CAMERA)
         phone.shows(".banner.warn:has(#decline)", "Allow the camera and the position first.")
         expect(phone.page.locator("#start")).to_be_disabled()
-        phone.click("#decline")
+        decline(phone)
         phone.click("#no-requests button:text-is('Go offline')")
         phone.shows(".badge.offline")
         review.done(consumer, operator, phone)

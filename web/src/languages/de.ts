@@ -455,6 +455,7 @@ export const german: Catalogue = {
   earnAtMost: "Sie verdienen höchstens",
   outside: "Sie sind außerhalb des Umkreises von {radius}. Nach einigen Sekunden außerhalb wird Zeit nicht bezahlt.",
   outsideFirst: "Sie sind außerhalb des Umkreises von {radius}. Gehen Sie zuerst hin: Bis Sie darin sind, wird nichts bezahlt.",
+  declineAsk: "Diese Anfrage ablehnen? Sie werden dafür nicht noch einmal gefragt.",
   declineHint: "Wer innerhalb von 20 Sekunden ablehnt, hat keinen Nachteil. Ein anderer Anbieter wird gefragt.",
   declineCounts: "Wer jetzt ablehnt, gilt als nicht erschienen. Ein anderer Anbieter wird gefragt.",
   startNeeds: "Erlauben Sie zuerst Kamera und Standort. Ohne sie hätte die Ansicht kein Bild, und nichts würde bezahlt.",

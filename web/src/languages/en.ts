@@ -453,6 +453,7 @@ export const english = {
   earnAtMost: "You earn at most",
   outside: "You are outside of the area of {radius}. After a few seconds outside, time is not paid.",
   outsideFirst: "You are outside of the area of {radius}. Go there first: nothing is paid until you are inside.",
+  declineAsk: "Decline this request? You are not asked for it again.",
   declineHint: "If you decline within 20 seconds, it does not count against you. Another operator is asked.",
   declineCounts: "Declining now counts as a no-show. Another operator is asked.",
   startNeeds: "Allow the camera and the position first. Without them the view would have no picture, and nothing would be paid.",

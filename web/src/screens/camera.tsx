@@ -483,7 +483,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
     job.value = null;
     notify("declined");
   };
-  const giveBack = <Button id="decline" run={decline}>{t("decline")}</Button>;
+  const giveBack = <Confirm id="decline" question={t("declineAsk")} action={t("decline")} run={decline}>{t("decline")}</Confirm>;
   if (shown.state === "ASSIGNED")
     return (
       <Card title={t("jobTitle")} aside={shown.expiresAt !== null && <span class="dim"><Icon name="clock" /> <Countdown until={shown.expiresAt} /></span>}>
@@ -497,8 +497,10 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
         {isOutside && <Banner kind="warn" icon="warn">{t("outsideFirst", { radius: metres(shown.radiusMeters) })}</Banner>}
         {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}<div class="row">{giveBack}</div></Banner>}
         <Button id="start" kind={isOutside ? "plain" : "main"} disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
-        {canFilm && giveBack}
-        <p class="hint">{t(now.value - Date.parse(shown.assignedAt ?? "") < DECLINE_FREE_MS ? "declineHint" : "declineCounts")}</p>
+        <div class="apart">
+          <p class="hint">{t(now.value - Date.parse(shown.assignedAt ?? "") < DECLINE_FREE_MS ? "declineHint" : "declineCounts")}</p>
+          {canFilm && giveBack}
+        </div>
         {area}
       </Card>
     );
