@@ -85,6 +85,7 @@ export const arabic: Catalogue = {
   allowUpTo: "اسمح حتى {amount}",
   allowed: "حُدّد حدّ الإنفاق",
   startReady: "كل شيء جاهز",
+  minuteNotAllowed: "يترك حدّ إنفاقك {amount} للمشاهدات. هذا لا يكفي بعد لمشاهدة مدتها دقيقة، وثمنها {price} بالسعر الأساسي.",
   firstView: "اطلب المشاهدة الأولى",
 
   buyTitle: "ماذا تريد أن ترى؟",

@@ -85,6 +85,7 @@ export const german: Catalogue = {
   allowUpTo: "Bis {amount} erlauben",
   allowed: "Das Ausgabenlimit ist gesetzt",
   startReady: "Alles ist eingerichtet",
+  minuteNotAllowed: "Ihr Ausgabenlimit lässt {amount} für Ansichten. Das reicht noch für keine Ansicht von einer Minute, die zum Grundpreis {price} kostet.",
   firstView: "Erste Ansicht anfragen",
 
   buyTitle: "Was möchten Sie sehen?",

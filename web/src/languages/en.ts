@@ -83,6 +83,7 @@ export const english = {
   allowUpTo: "Allow up to {amount}",
   allowed: "The spending limit is set",
   startReady: "Everything is set up",
+  minuteNotAllowed: "Your spending limit leaves {amount} for views. That pays no view of a minute yet, which costs {price} at the base rate.",
   firstView: "Ask for the first view",
 
   buyTitle: "What do you want to see?",

@@ -180,17 +180,18 @@ function Waiting({ session, mayAct }: { session: Session; mayAct: boolean }) {
 
 /** Dispatch an operator if one that was seen lately covers the place, and say how far away it is. */
 async function send(session: Session): Promise<void> {
+  const isStill = (...states: Session["state"][]) => (): boolean => states.includes((told.value.get(session.id) ?? session).state);
   const query = { lat: session.requestedLat, lng: session.requestedLng, durationSeconds: session.maxDurationSeconds };
   const { availableOperators, ownSessionId } = await need(api.GET("/api/v1/pricing/quote", { params: { query } }));
-  if (availableOperators === 0) return notify(ownSessionId === null ? "nobodyHere" : "operatorIsYours");
+  if (availableOperators === 0) return notify(ownSessionId === null ? "nobodyHere" : "operatorIsYours", "", false, isStill("REQUESTED"));
   const path = { id: session.id };
   try {
     const { distanceMeters } = await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } }));
-    if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters));
+    if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters), false, isStill("REQUESTED", "ASSIGNED"));
   } catch (error) {
     // Whoever is there has declined this request, or has just become busy.
     if (!(error instanceof ApiError && error.detail === "dispatch:noOperator")) throw error;
-    notify("nobodyElse");
+    notify("nobodyElse", "", false, isStill("REQUESTED"));
   }
 }
 
