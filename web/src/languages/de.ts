@@ -151,6 +151,7 @@ export const german: Catalogue = {
   onlyProved: "Sie zahlen nur Sekunden mit Video und mit einer Position im Gebiet, wie sie das Gerät der filmenden Seite angibt.",
 
   shareTitle: "Diese Ansicht teilen",
+  sharesTitle: "Links zu dieser Ansicht",
   shareText: "Wer einen Link hat, sieht Bild, Zustand und Ort und kann nichts ändern und nichts ausgeben. Es kostet Sie nicht mehr. Solange jemand über einen Link zusieht, läuft die Ansicht weiter, auch wenn Sie diese Seite schließen.",
   shareLabel: "Für wen ist er? Freiwillig",
   shareFor: "Der Link gilt",
@@ -453,6 +454,7 @@ export const german: Catalogue = {
   jobExtended: "Die Gegenseite möchte mehr Zeit",
   away: "Entfernt",
   townAway: "{town}, {away} vom Zentrum",
+  townCentre: "Zentrum von {town}",
   earnAtMost: "Sie verdienen höchstens",
   outside: "Sie sind außerhalb des Umkreises von {radius}. Nach einigen Sekunden außerhalb wird Zeit nicht bezahlt.",
   outsideFirst: "Sie sind außerhalb des Umkreises von {radius}. Gehen Sie zuerst hin: Bis Sie darin sind, wird nichts bezahlt.",

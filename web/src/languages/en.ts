@@ -149,6 +149,7 @@ export const english = {
   onlyProved: "You pay only seconds with video and with a position in the area, as the operator's device states it.",
 
   shareTitle: "Share this view",
+  sharesTitle: "Links to this view",
   shareText: "Whoever has a link sees the picture, the state and the place, and can change and spend nothing. It costs you nothing more. While somebody watches by a link, the view goes on, also when you close this page.",
   shareLabel: "Who is it for? Optional",
   shareFor: "The link works for",
@@ -451,6 +452,7 @@ export const english = {
   jobExtended: "The viewer asks for more time",
   away: "Away",
   townAway: "{town}, {away} from its centre",
+  townCentre: "Centre of {town}",
   earnAtMost: "You earn at most",
   outside: "You are outside of the area of {radius}. After a few seconds outside, time is not paid.",
   outsideFirst: "You are outside of the area of {radius}. Go there first: nothing is paid until you are inside.",
