@@ -230,6 +230,12 @@ def end_view(consumer: Tab) -> None:
     consumer.click("#end-sure")
 
 
+def decline(phone: Tab) -> None:
+    """Decline the job on the phone, and answer the question."""
+    phone.click("#decline")
+    phone.click("#decline-sure")
+
+
 def stop_filming(phone: Tab) -> None:
     """End the view on the phone, and answer the question."""
     phone.click("#stop")

@@ -124,11 +124,16 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         consumer.picture("playing", within_ms=PATIENCE_MS)
         expect(consumer.page.locator("#proved")).to_have_text(re.compile(r"0:(0[3-9]|[1-5]\d)"), timeout=PATIENCE_MS)
         consumer.shows("#operator")
+        sound, stills = (consumer.page.locator(each).bounding_box() for each in ("#sound", "#show-stills"))
+        assert sound is not None
+        assert stills is not None
+        assert sound["y"] == stills["y"], "no button is alone in its line"
         review.look(consumer, "watch-live")
         review.publish(consumer, "watch")
         review.look(phone, "camera-filming", (PHONE,))
         stand_at(phone, ELSEWHERE)
         consumer.shows(".banner.warn", "ends by itself")
+        expect(consumer.page.locator(".tag"), "it is not live").to_have_text(re.compile(r"^\d+ ms network delay$"))
         review.look(consumer, "watch-paused")
         phone.shows(".banner.warn", "not paid")
         review.look(phone, "camera-paused", (PHONE,))
@@ -158,6 +163,10 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)
         consumer.click("#verify")
         expect(consumer.page.locator("[data-check][data-state=right]")).to_have_count(5, timeout=PATIENCE_MS)
+        charged, timeline = (consumer.page.locator(each).bounding_box() for each in ("#charged", ".timeline"))
+        assert charged is not None
+        assert timeline is not None
+        assert timeline["x"] == charged["x"], "what explains the amount is below it"
         review.look(consumer, "receipt")
         review.publish(consumer, "receipt")
         consumer.page.route("**/receipt", forge)

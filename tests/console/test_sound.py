@@ -59,6 +59,11 @@ def test_who_watches_hears_the_microphone_once_both_have_switched_it_on(browser:
         expect(microphone).to_have_attribute("aria-pressed", "true")
         phone.shows("#microphone", "on")
         consumer.until(f"() => ({LOUDEST})(500).then((level) => level > 0.05)")
+        phone.page.reload()
+        phone.shows("#sending[data-sending=sending]")
+        expect(microphone, "a reload does not make the view silent").to_have_attribute("aria-pressed", "true")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        consumer.until(f"() => ({LOUDEST})(500).then((level) => level > 0.05)")
         is_muted = "document.querySelector('video').muted"
         assert consumer.page.evaluate(is_muted), "browsers play no sound that nobody asked for"
         sound = consumer.page.get_by_role("button", name="Sound", exact=True)
@@ -69,6 +74,11 @@ def test_who_watches_hears_the_microphone_once_both_have_switched_it_on(browser:
         consumer.picture("playing", within_ms=PATIENCE_MS)
         microphone.click()
         consumer.until(f"() => ({LOUDEST})(1500).then((level) => level < 0.001)")
+        microphone.click()
+        expect(microphone).to_have_attribute("aria-pressed", "true")
         end_view(consumer)
         consumer.shows("#to-receipt")
+        phone.shows("#next-job")
+        phone.page.reload()
+        expect(microphone, "the next view begins as the first one did").to_have_attribute("aria-pressed", "false")
         assert consumer.problems == operator.problems == phone.problems == []

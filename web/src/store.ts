@@ -76,11 +76,14 @@ export interface Notice {
   word: Word;
   detail: string;
   isBad: boolean;
+  /** Whether what it says still holds. It reads signals, and the notice goes as soon as they change that. */
+  holds: () => boolean;
 }
+const ALWAYS = (): boolean => true;
 export const notices = signal<readonly Notice[]>([]);
 let noticeCount = 0;
-export function notify(word: Word, detail = "", isBad = false): void {
-  const notice = { id: ++noticeCount, word, detail, isBad };
+export function notify(word: Word, detail = "", isBad = false, holds = ALWAYS): void {
+  const notice = { id: ++noticeCount, word, detail, isBad, holds };
   notices.value = [...notices.value.filter((each) => each.word !== word || each.detail !== detail).slice(-2), notice];
   setTimeout(() => (notices.value = notices.value.filter((each) => each !== notice)), isBad ? 9000 : 5000);
 }
@@ -89,6 +92,11 @@ export function notify(word: Word, detail = "", isBad = false): void {
 effect(() => {
   void place.value.screen;
   notices.value = notices.peek().filter((each) => each.isBad);
+});
+
+effect(() => {
+  const [shown, holding] = [notices.value, notices.value.filter((each) => each.holds())];
+  if (holding.length < shown.length) notices.value = holding;
 });
 
 /** Tell the user what failed. */

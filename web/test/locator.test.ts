@@ -194,3 +194,15 @@ test("a device that is only ahead takes nothing over, and a browser without a pa
   await settle();
   assert.equal(locator.takenOver.value, 0);
 });
+
+test("a device without a camera sends no position, and its last one as soon as it can film", async () => {
+  locator.quieten(true);
+  measure(52.5);
+  mock.timers.tick(2000);
+  measure(52.6);
+  await settle();
+  assert.deepEqual([sent, locator.missed.value], [[], 0]);
+  locator.quieten(false);
+  await settle();
+  assert.deepEqual(sent.map((each) => each.map(({ lat }) => lat)), [[52.6]]);
+});

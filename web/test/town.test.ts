@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nearestTown } from "../src/place/town";
+import { nearestTown, townText } from "../src/place/town";
 
 const CITIES = [
   { name: "Berlin", country: "DE", lat: 52.524, lng: 13.411 },
@@ -16,4 +16,9 @@ test("the nearest city is named with the distance of its centre, also across the
   assert.equal(nearestTown(CITIES, -16.5, 179.5)?.name, "Labasa");
   assert.equal(nearestTown([{ name: "Taveuni", country: "FJ", lat: -16.8, lng: -179.98 }], -16.8, 179.99)?.name, "Taveuni");
   assert.equal(nearestTown(CITIES, 48.1, 11.6), null);
+});
+
+test("a place in the middle of its city is named without a distance", () => {
+  assert.equal(townText({ name: "Vienna", awayM: 49 }), "Centre of Vienna");
+  assert.equal(townText({ name: "Vienna", awayM: 620 }), "Vienna, 620\u00a0m from its centre");
 });

@@ -156,6 +156,8 @@ def test_a_request_that_is_asked_for_again_has_its_place_and_instructions(browse
         consumer.go("buy")
         consumer.page.select_option("#radius", "1000")
         request_view(consumer, "The clock. Then walk north")
+        consumer.shows("h1", re.compile("^The clock$"))
+        consumer.shows(".wish", re.compile("^Then walk north$"))
         consumer.click("#cancel")
         consumer.go("buy")
         consumer.page.fill("#place", "1, 2")

@@ -13,6 +13,7 @@ from tests.console.people import (
     add_funds,
     camera_link,
     come_online,
+    decline,
     request_view,
     sign_up,
     stop_filming,
@@ -20,7 +21,7 @@ from tests.console.people import (
 from tests.console.review import Review
 
 KEMI = (65.736319, 24.56372)
-TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA, TORNIO = (
+TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA, TORNIO, OULU = (
     (60.451813, 22.26663),
     (63.095089, 21.616458),
     (60.39317, 25.665074),
@@ -28,6 +29,7 @@ TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA, TORNIO = (
     (60.466667, 26.945833),
     (60.456624, 26.225077),
     (65.848099, 24.146579),
+    (65.012115, 25.465078),
 )
 ASKS_AT_A_PRESS = """(() => {
   const { geolocation } = navigator;
@@ -60,6 +62,13 @@ LOSE_THE_CAMERA = """() => {
   }
 }"""
 """As when another app takes the camera, or it is unplugged: the browser ends its tracks."""
+COUNT_POSITIONS = """(() => {
+  const { geolocation } = navigator;
+  const watch = geolocation.watchPosition.bind(geolocation);
+  window.positions = 0;
+  geolocation.watchPosition = (found, ...others) =>
+    watch((position) => (found(position), (window.positions += 1)), ...others);
+})();"""
 JOBS = "#film-job"
 
 
@@ -83,6 +92,13 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             operator.shows(JOBS)
             expect(phone.page.locator("[data-map=ready] .map-fence")).to_be_visible(timeout=PATIENCE_MS)
             phone.click("#decline")
+            phone.shows(".confirm", "Decline this request?")
+            phone.click(".confirm button:text-is('Cancel')")
+            start, refuse = (phone.page.locator(each).bounding_box() for each in ("#start", "#decline"))
+            assert start is not None
+            assert refuse is not None
+            assert refuse["y"] - start["y"] - start["height"] >= 40, "nobody presses it in place of Start filming"
+            decline(phone)
             phone.shows(".notice", "Declined")
             consumer.shows("#reopened", "The operator declined.")
             consumer.click("#dispatch")
@@ -90,6 +106,7 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             expect(operator.page.locator(JOBS)).to_have_count(0)
             consumer.click("#cancel")
             consumer.shows(".stage a.main", "Ask again")
+            expect(consumer.page.locator(".notice"), "the request is not open any more").to_have_count(0, timeout=1_000)
             # A tab that is opened later receives the events that the first tab received.
             later = operator.page.context.new_page()
             later.goto(f"{server.url}/console/#/operate")
@@ -98,7 +115,7 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             phone.page.reload()
             request_view(consumer, "The market")
             expect(later.locator(JOBS)).to_be_visible()
-            phone.click("#decline")
+            decline(phone)
             expect(later.locator(JOBS)).to_have_count(0)
             expect(operator.page.locator(JOBS)).to_have_count(0)
             later.reload()
@@ -156,7 +173,7 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         review.look(phone, "camera-no-position", (PHONE,))
         phone.page.context.grant_permissions(["camera", "microphone", "geolocation"])
         expect(phone.page.locator("#start")).to_be_enabled(timeout=PATIENCE_MS)
-        phone.click("#decline")
+        decline(phone)
         phone.shows(".badge.online")
         expect(phone.page.locator("#no-position")).to_have_count(0)
         phone.page.add_init_script(ASKS_AT_A_PRESS)
@@ -216,6 +233,42 @@ def test_a_camera_that_stops_while_it_films_is_named_and_can_be_opened_again(bro
         expect(phone.page.locator(".cover[role=alert]")).to_have_count(0)
         stop_filming(phone)
         consumer.shows("#to-receipt")
+
+
+def test_a_phone_without_a_camera_gets_no_request_until_it_can_film_again(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with (
+        a_tab(browser, server.url, place=OULU) as consumer,
+        a_tab(browser, server.url) as operator,
+        a_tab(browser, server.url, PHONE, place=OULU) as phone,
+    ):
+        sent: list[str] = []
+        phone.page.on("request", lambda request: sent.append(request.url) if "/location" in request.url else None)
+        phone.page.add_init_script(COUNT_POSITIONS)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        phone.page.evaluate(LOSE_THE_CAMERA)
+        phone.shows("#no-requests", "No requests come to this phone until its camera works.")
+        phone.shows(".badge.paused", "No camera")
+        review.look(phone, "camera-no-camera", (PHONE,))
+        sent.clear()
+        phone.until("(before) => window.positions >= before + 3", phone.page.evaluate("window.positions"))
+        assert sent == [], "a phone that sends positions is sent requests"
+        with phone.page.expect_request("**/location", timeout=PATIENCE_MS):
+            phone.page.evaluate("window.isCameraFree = true")
+        phone.shows(".badge.online")
+        expect(phone.page.locator("#no-requests, .cover[role=alert]")).to_have_count(0)
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        request_view(consumer, "The market hall")
+        phone.shows("#start:not([disabled])")
+        phone.page.evaluate(LOSE_THE_CAMERA)
+        phone.shows(".banner.warn:has(#decline)", "Allow the camera and the position first.")
+        expect(phone.page.locator("#start")).to_be_disabled()
+        decline(phone)
+        phone.click("#no-requests button:text-is('Go offline')")
+        phone.shows(".badge.offline")
+        review.done(consumer, operator, phone)
 
 
 def test_the_clocks_of_a_camera_and_of_a_running_view_stop_at_the_longest_time(browser: Browser, server: ConsoleServer):

@@ -75,6 +75,7 @@ def test_a_view_with_a_long_title_is_read_on_a_phone_and_its_receipt_on_paper(br
             assert title is not None
             assert title["height"] <= 2 * 36, "two lines"
             consumer.shows(".wish", LONG)
+            expect(consumer.page.locator("h1"), "it is read once").not_to_contain_text("W")
             review.look(consumer, "watch-long-title")
             consumer.page.set_viewport_size(PHONE)
             stop_filming(phone)

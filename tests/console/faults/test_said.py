@@ -14,6 +14,7 @@ from tests.console.people import (
     add_funds,
     camera_link,
     come_online,
+    decline,
     end_view,
     request_view,
     sign_up,
@@ -66,7 +67,7 @@ def test_a_consumer_reads_that_the_operator_declined_and_the_name_of_the_place(b
             consumer.click("#request:not([disabled])")
             consumer.shows(".badge.assigned")
             expect(consumer.page.locator("#reopened")).to_have_count(0)
-            phone.click("#decline")
+            decline(phone)
             consumer.shows("#reopened", "The operator declined. The request is open for others")
             consumer.page.reload()
             consumer.shows("#reopened", "The operator declined.")

@@ -38,6 +38,15 @@ def test_a_phone_shows_what_its_viewer_says_and_how_well_it_sends(browser: Brows
 
         consumer.page.get_by_role("button", name="Turn left").click()
         phone.shows("#said", "Turn left")
+        phone.click("#said button")
+        expect(phone.page.locator("#said")).to_be_empty()
+        phone.shows(".messages li:first-child", "Turn left")
+        consumer.page.fill("#tell-text", "Walk to the gate, and on to the tower behind it; " * 4)
+        consumer.click("#tell")
+        phone.shows("#said", "Walk to the gate")
+        said = phone.page.locator("#said").bounding_box()
+        assert said is not None
+        assert said["height"] < 90, "two lines"
         consumer.page.fill("#tell-text", "closer to the gate, please")
         consumer.page.press("#tell-text", "Enter")
         phone.shows("#said", "closer to the gate, please")
@@ -47,12 +56,13 @@ def test_a_phone_shows_what_its_viewer_says_and_how_well_it_sends(browser: Brows
             tab.shows(".messages li:last-child", "Turn left")
         phone.shows("#quality[data-grade=good]", re.compile(r"\d+p · Good video"))
         review.look(phone, "camera-told")
+        expect(phone.page.locator("#said"), "the picture is free again").to_be_empty(timeout=15_000)
         review.look(consumer, "watch-told")
 
         operator.go(f"watch/{session_id}")
         operator.shows(".messages li:first-child", "closer to the gate, please")
         expect(operator.page.locator("#tell-text")).to_have_count(0)
-        for number in range(8):
+        for number in range(7):
             consumer.page.fill("#tell-text", f"number {number}")
             consumer.click("#tell")
             consumer.shows(".messages li:first-child", f"number {number}")

@@ -93,6 +93,8 @@ def test_a_view_is_shared_by_a_link_that_can_be_revoked(browser: Browser, server
         consumer.click("#to-receipt")
         consumer.shows(".badge.confirmed")
         consumer.shows(".rows strong", "Insurance")
+        expect(consumer.page.get_by_role("heading", name="Links to this view")).to_be_visible()
+        expect(consumer.page.locator("main")).not_to_contain_text("Share this view")
         review.look(consumer, "receipt-shares")
         expect(consumer.page.locator(".rows li", has_text="Insurance")).to_contain_text("ended with the view")
         expect(consumer.page.locator(".rows li", has_text="Site manager")).not_to_contain_text("with the view")

@@ -41,8 +41,7 @@ export class Locator {
   private aheadAtMs: number[] = [];
   /** The last call had no answer: the server may have taken its positions, and refuse them when they come again. */
   private isInDoubt = false;
-  /** Another device films: its positions count. */
-  isQuiet = false;
+  private isQuiet = false;
   private readonly queue: { lat: number; lng: number; accuracyMeters: number; sequence: number }[] = [];
   private sequence: number;
   private watch = 0;
@@ -92,6 +91,12 @@ export class Locator {
     }
   }
 
+  /** Send no position while `isQuiet`: another device films, or this one has no camera and must get no request. */
+  quieten(isQuiet: boolean): void {
+    this.isQuiet = isQuiet;
+    void this.beat(); // at once: whoever goes online next has been seen
+  }
+
   private accept(sequence: number): void {
     this.accepted = sequence;
     keep(this.name, String(sequence));
@@ -118,6 +123,7 @@ export class Locator {
   private async beat(): Promise<void> {
     if (this.isQuiet) {
       this.queue.length = 0;
+      this.missed.value = 0;
       return;
     }
     const fix = this.fix.value;

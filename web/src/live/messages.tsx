@@ -3,31 +3,38 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need, once, type Model } from "../api";
 import { timeOf } from "../format";
-import { Button, Card } from "../parts";
+import { Button, Card, Icon } from "../parts";
 import { now, tell } from "../store";
 import { t, type Word } from "../strings";
 import { chime } from "./chime";
 
 type Message = Model["OperatorMessage"];
 /** For so long the newest message stays on the picture of the operator. */
-const SHOWN_MS = 30_000;
+const SHOWN_MS = 10_000;
 const TEXT_MAX = 200;
 const USUAL: readonly Word[] = ["tellLeft", "tellRight", "tellCloser", "tellBack", "tellHold"];
 
-/** For who films: the newest message over the picture, with a sound when it comes. */
+/** For who films: the newest message over the picture until a press or some seconds, with a sound when it comes. */
 export function Newest({ messages }: { messages: readonly Message[] }) {
+  const closed = useSignal<number | null>(null);
   const newest = messages.at(-1);
   const isNew = newest !== undefined && now.value - Date.parse(newest.sentAt) < SHOWN_MS;
   useEffect(() => {
     if (isNew) chime();
   }, [newest?.number]);
-  return <p class="said" role="alert" id="said">{isNew && newest.text}</p>;
+  return (
+    <p class="said" role="alert" id="said">
+      {isNew && newest.number !== closed.value && (
+        <Button run={() => (closed.value = newest.number)}><span>{newest.text}</span><Icon name="cross" /><span class="sr">{t("close")}</span></Button>
+      )}
+    </p>
+  );
 }
 
 /** The newest messages, the newest first. */
 export const Messages = ({ messages }: { messages: readonly Message[] }) =>
   messages.length > 0 && (
-    <ul class="messages" aria-label={t("messages")}>
+    <ul class="messages" aria-label={t("messages")} tabIndex={0}>
       {[...messages].reverse().map((each) => <li key={each.number}><time>{timeOf(each.sentAt)}</time> <span>{each.text}</span></li>)}
     </ul>
   );

@@ -17,12 +17,14 @@ interface PictureProps {
   sessionId: string;
   url: string;
   isServerAway: boolean;
+  /** What runs is not charged: the picture is not called live then. */
+  isPaused: boolean;
   /** Whether the session is over when the picture goes away: its connection needs no goodbye then. */
   isOver: () => boolean;
   /** Buttons before those of the picture. */
   children?: ComponentChildren;
 }
-export function Picture({ connection, sessionId, url, isServerAway, isOver, children }: PictureProps) {
+export function Picture({ connection, sessionId, url, isServerAway, isPaused, isOver, children }: PictureProps) {
   const video = useRef<HTMLVideoElement>(null);
   const playing = useSignal<PlayerStatus>(CONNECTING);
   const still = useSignal<Still | null>(null);
@@ -61,9 +63,10 @@ export function Picture({ connection, sessionId, url, isServerAway, isOver, chil
             {picture.value === "failed" && !isServerAway && <Button run={() => (wantsStills.value = true)}>{t("showStills")}</Button>}
           </div>
         )}
-        {!wantsStills.value && picture.value === "playing" && (
-          <span class="tag"><i class="dot" />{t("live")}{playing.value.delayMs !== null && <> · {t("delay", { ms: playing.value.delayMs })}</>}</span>
+        {!wantsStills.value && picture.value === "playing" && playing.value.delayMs !== null && (
+          <span class="tag"><i class="dot" />{!isPaused && <>{t("live")} · </>}{t("delay", { ms: playing.value.delayMs })}</span>
         )}
+        {!wantsStills.value && picture.value === "playing" && playing.value.delayMs === null && !isPaused && <span class="tag"><i class="dot" />{t("live")}</span>}
       </div>
       <div class="row controls">
         {children}
@@ -73,7 +76,7 @@ export function Picture({ connection, sessionId, url, isServerAway, isOver, chil
             <Button run={() => video.current?.requestFullscreen()}>{t("fullScreen")}</Button>
           </>
         )}
-        <Button id="show-stills" kind="quiet" run={() => (wantsStills.value = !wantsStills.value)}>{t(wantsStills.value ? "showVideo" : "showStills")}</Button>
+        <Button id="show-stills" run={() => (wantsStills.value = !wantsStills.value)}>{t(wantsStills.value ? "showVideo" : "showStills")}</Button>
       </div>
     </>
   );

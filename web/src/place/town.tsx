@@ -24,7 +24,13 @@ export function nearestTown(all: readonly City[], lat: number, lng: number): Nea
   return found;
 }
 
-/** "Berlin, 600 m from its centre"; nothing until the cities of the map are loaded, and where none is near. */
+/** A place that is nearer to the centre of its city is at the centre. */
+const CENTRE_M = 50;
+/** "Berlin, 600 m from its centre", or "Centre of Berlin". */
+export const townText = ({ name, awayM }: Near): string =>
+  awayM < CENTRE_M ? t("townCentre", { town: name }) : t("townAway", { town: name, away: metres(awayM) });
+
+/** The nearest city in words; nothing until the cities of the map are loaded, and where none is near. */
 export function Town({ lat, lng }: { lat: number; lng: number }) {
   const town = useSignal<Near | null>(null);
   useEffect(() => {
@@ -32,5 +38,5 @@ export function Town({ lat, lng }: { lat: number; lng: number }) {
     cities().then((all) => isOver || (town.value = nearestTown(all, lat, lng)), () => undefined); // the coordinates are enough
     return () => void (isOver = true);
   }, [lat, lng, language.value]);
-  return town.value === null ? null : <span class="town">{t("townAway", { town: town.value.name, away: metres(town.value.awayM) })}</span>;
+  return town.value === null ? null : <span class="town">{townText(town.value)}</span>;
 }

@@ -39,12 +39,18 @@ const LOCATED_MS = 10_000;
 const LOCATE_TIMEOUT_MS = 10_000;
 /** Within this time a device that films sends its next position, and leaves if another one has taken over. */
 const LEAVES_WITHIN_MS = 2_500;
+/** Until the camera opens, it is tried again so often where the browser allows it without a question. */
+const CAMERA_EVERY_MS = 3000;
 /** A decline within this time is no no-show. */
 const DECLINE_FREE_MS = 20_000;
 
 /** Ask for the position in a press, so that the browser asks for the permission. The locator, which looks every 2 s, has it then. */
 const locate = (): Promise<unknown> =>
   new Promise((done) => navigator.geolocation.getCurrentPosition(done, done, { enableHighAccuracy: true, timeout: LOCATE_TIMEOUT_MS }));
+
+/** In the storage of this tab: the view that is filmed with sound. */
+const SOUNDED = "sightline.soundedView";
+const soundedView = (): string | null => sessionStorage.getItem(SOUNDED);
 
 /** The key of the link: kept in this browser, and taken out of the address at once. */
 function takeKey(): string | null {
@@ -96,7 +102,8 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
   const media = useSignal<MediaStream | null>(null);
   const mediaError = useSignal<Word | null>(null);
   const facing = useSignal<"environment" | "user">("environment");
-  const hasSound = useSignal(false);
+  const opens = useRef(0);
+  const hasSound = useSignal(soundedView() !== null && soundedView() === remembered("films"));
   const locator = useSignal<Locator | null>(null);
   const publisher = useSignal<Publisher | null>(null);
   const sending = useSignal<Sending>("connecting");
@@ -123,7 +130,10 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
     const made = (locator.value = new Locator(client, id, report));
     const query = { view: "operator" as const, state: ["ASSIGNED" as const, "LIVE" as const], limit: 1 };
     need(client.GET("/api/v1/sessions", { params: { query } }))
-      .then((page) => (job.value ??= page.items[0] ?? null))
+      .then((page) => {
+        job.value ??= page.items[0] ?? null;
+        if (hasSound.peek() && soundedView() !== null && soundedView() !== job.value?.id) void switchSound(false); // that view is over
+      })
       .catch(report);
     const leave = follow(
       `/api/v1/workspaces/${id}/events`,
@@ -176,10 +186,19 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
     await openCamera();
   }
   async function openCamera(): Promise<void> {
+    const turn = (opens.current += 1);
     try {
       media.value?.getTracks().forEach((track) => track.stop());
       const video = { facingMode: { ideal: facing.value }, width: { ideal: 1280 }, height: { ideal: 720 } };
-      const made = (media.value = await navigator.mediaDevices.getUserMedia({ video, audio: hasSound.value }));
+      const made = await navigator.mediaDevices.getUserMedia({ video, audio: hasSound.value }).catch(async (error: unknown) => {
+        if (!hasSound.value) throw error;
+        const mute = await navigator.mediaDevices.getUserMedia({ video });
+        hasSound.value = false;
+        notify("microphoneRefused", "", true);
+        return mute;
+      });
+      if (turn !== opens.current) return made.getTracks().forEach((track) => track.stop()); // it is being opened again
+      media.value = made;
       // Taken by another app, unplugged, or no longer allowed. A track that this page stops does not say so.
       for (const track of made.getTracks()) track.addEventListener("ended", () => media.value === made && void lose());
       mediaError.value = null;
@@ -187,16 +206,40 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
       await publisher.value?.replace("video", made.getVideoTracks()[0] ?? null);
       await publisher.value?.replace("audio", made.getAudioTracks()[0] ?? null);
     } catch (error) {
+      if (turn !== opens.current) return;
+      media.value = null;
       mediaError.value = cameraProblem(error);
     }
   }
 
+  const switchSound = (isOn: boolean): Promise<void> => ((hasSound.value = isOn), openCamera());
+
   // Publish while the session is LIVE, also after a reload of the page.
   const isElsewhere = useComputed(() => job.value?.state === "LIVE" && filmed.value !== job.value.id).value;
   const liveUrl = useComputed(() => (job.value?.state === "LIVE" && filmed.value === job.value.id ? job.value.whipUrl : null));
+  // A reload in the middle of a view must not make it silent.
+  const liveId = liveUrl.value === null ? null : (job.value?.id ?? null);
   useEffect(() => {
-    if (locator.value !== null) locator.value.isQuiet = isElsewhere;
-  }, [isElsewhere, locator.value]);
+    if (liveId === null) return;
+    if (hasSound.value) sessionStorage.setItem(SOUNDED, liveId);
+    else sessionStorage.removeItem(SOUNDED);
+  }, [liveId, hasSound.value]);
+  // Without a camera no request may come here: a device that sends no position is sent none. A view that runs is left as it is.
+  const isBlind = useComputed(() => media.value === null && liveUrl.value === null).value;
+  useEffect(() => {
+    locator.value?.quieten(isElsewhere || isBlind);
+  }, [isElsewhere, isBlind, locator.value]);
+  const mayReopen = useComputed(() => mediaError.value !== null && liveUrl.value === null).value;
+  useEffect(() => {
+    if (!mayReopen) return;
+    const again = (): void => void openCamera();
+    const timer = setInterval(() => void isCameraAllowed().then((isAllowed) => isAllowed && !document.hidden && again()), CAMERA_EVERY_MS);
+    navigator.mediaDevices.addEventListener("devicechange", again);
+    return () => {
+      clearInterval(timer);
+      navigator.mediaDevices.removeEventListener("devicechange", again);
+    };
+  }, [mayReopen]);
   // The device on which somebody said so last films: the one before hears of it at its next position, and leaves.
   const takenOver = locator.value?.takenOver.value ?? 0;
   useEffect(() => {
@@ -266,6 +309,7 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
     await patch(areaAround(fix, workspace.value?.coverageRadiusMeters ?? COVERAGE_M));
     notify("areaMoved");
   };
+  const isStranded = state === "ONLINE" && mediaError.value !== null && job.value === null && !isSuspended.value;
   const goOffline = (): Promise<void> => patch({ availabilityState: "OFFLINE" });
   const forgetPhone = async (): Promise<void> => {
     if (state === "ONLINE") await goOffline().catch(report); // the key goes in any case
@@ -335,11 +379,19 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
           <Button id="film-instead" disabled={media.value === null || !isLocated} run={filmInstead}>{t("filmInstead")}</Button>
         </Card>
       )}
-      {!isSuspended.value && !isElsewhere && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} canFilm={media.value !== null && isLocated} onStart={film} />}
-      {state === "ONLINE" && !isSuspended.value && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
+      {isStranded && (
+        <div id="no-requests">
+          <Banner kind="warn" icon="camera">
+            {t("cameraNoRequests")}
+            <div class="row"><Button run={goOffline}>{t("goOffline")}</Button></div>
+          </Banner>
+        </div>
+      )}
+      {!isSuspended.value && !isElsewhere && !isStranded && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} canFilm={media.value !== null && isLocated} onStart={film} />}
+      {state === "ONLINE" && !isSuspended.value && !isStranded && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
-        <Switch id="microphone" isOn={hasSound.value} run={() => ((hasSound.value = !hasSound.value), openCamera())}>{t("microphone")}</Switch>
+        <Switch id="microphone" isOn={hasSound.value} run={() => switchSound(!hasSound.value)}>{t("microphone")}</Switch>
         <Lens stream={media.value} />
         <Menu id="camera-menu" label={t("menu")} closesOn={job.value?.id}>
           {remembered("signedIn") !== null && <a href={link("operate")}>{t("earningsAndHistory")}</a>}
@@ -358,13 +410,17 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
           (state === "OFFLINE" ? (
             <Button id="go-online" kind="main" disabled={fix === null || media.value === null} run={goOnline}>{t("goOnline")}</Button>
           ) : (
-            <Button run={goOffline}>{t("goOffline")}</Button>
+            !isStranded && <Button run={goOffline}>{t("goOffline")}</Button>
           ))}
         {job.value?.state !== "LIVE" && !isSuspended.value && <p class="hint">{t("availabilityHint")}</p>}
       </Card>
     </>
   );
 }
+
+/** Whether the camera can be opened without a question to the user; false where the browser does not tell. */
+const isCameraAllowed = (): Promise<boolean> =>
+  navigator.permissions.query({ name: "camera" }).then(({ state }) => state === "granted", () => false);
 
 interface Point {
   lat: number;
@@ -422,6 +478,12 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
     noteEnd(shown.id);
     job.value = await need(client.POST("/api/v1/sessions/{id}/end", { params }));
   };
+  const decline = async (): Promise<void> => {
+    await need(client.POST("/api/v1/sessions/{id}/decline", { params }));
+    job.value = null;
+    notify("declined");
+  };
+  const giveBack = <Confirm id="decline" question={t("declineAsk")} action={t("decline")} run={decline}>{t("decline")}</Confirm>;
   if (shown.state === "ASSIGNED")
     return (
       <Card title={t("jobTitle")} aside={shown.expiresAt !== null && <span class="dim"><Icon name="clock" /> <Countdown until={shown.expiresAt} /></span>}>
@@ -433,10 +495,12 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
           [t("earnAtMost"), most],
         ]} />
         {isOutside && <Banner kind="warn" icon="warn">{t("outsideFirst", { radius: metres(shown.radiusMeters) })}</Banner>}
-        {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}</Banner>}
+        {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}<div class="row">{giveBack}</div></Banner>}
         <Button id="start" kind={isOutside ? "plain" : "main"} disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
-        <Button id="decline" run={async () => (await need(client.POST("/api/v1/sessions/{id}/decline", { params: { path: { id: shown.id }, header: once() } })), (job.value = null), notify("declined"))}>{t("decline")}</Button>
-        <p class="hint">{t(now.value - Date.parse(shown.assignedAt ?? "") < DECLINE_FREE_MS ? "declineHint" : "declineCounts")}</p>
+        <div class="apart">
+          <p class="hint">{t(now.value - Date.parse(shown.assignedAt ?? "") < DECLINE_FREE_MS ? "declineHint" : "declineCounts")}</p>
+          {canFilm && giveBack}
+        </div>
         {area}
       </Card>
     );

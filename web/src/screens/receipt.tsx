@@ -76,38 +76,40 @@ export default function Receipt() {
     <Page title={t("receiptTitle")} lead={`${dateTime(session.createdAt)} · ${placeOf(session)}`} aside={<Badge state={settlement.mismatched ? "MISMATCHED" : settlement.state} />}>
       <p class="on-paper"><strong>Sightline</strong> · {location.host} · {id}</p>
       <div class="columns">
-        <Card title={t(isEarned ? "earned" : "paid")} aside={<div class="row"><Button id="print" kind="quiet" run={() => print()}>{t("print")}</Button><Download receipt={shown} /></div>}>
-          {settlement.mismatched && <Banner kind="bad" icon="warn">{t("mismatched")}</Banner>}
-          <p class="price"><span class="number" id="charged">{usdc(!isEarned ? session.chargedMicroUsdc : (paid?.toAmount ?? withoutFee(session.chargedMicroUsdc, session.platformFeeBps)))}</span></p>
-          <Facts
-            rows={[
-              [t("proved"), clock(session.cleanSeconds)],
-              ...(isEarned && paid === null ? grossRows(session.chargedMicroUsdc, session.platformFeeBps) : []),
-              [t(isEarned ? "chargedPerSecond" : "ratePerSecond"), usdc(session.ratePerSecondMicroUsdc)],
-              ...(paid === null || !settlement.mismatched ? [] : [[t("settledSeconds"), clock(paid.chargeableSeconds)] as const]),
-              ...(paid === null ? [] : ([
-                other,
-                [t("fee", { percent: paid.platformFeeBps / 100 }), usdc(paid.feeAmount)],
-                [t("from"), <Address value={paid.from} />],
-                [t("to"), <Address value={paid.to} />],
-              ] as const)),
-              ...(settlement.txHash === null ? [] : [[t("transaction"), <Address value={settlement.txHash} />] as const]),
-              ...(refunds.value.some(isReturned) ? [[t("heldBefore"), usdc(session.holdMicroUsdc)] as const] : []),
-              ...returnedRows(refunds.value),
-            ]}
-          />
-          {settlement.state === "PENDING" && refusedFor.value === null && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
-          {refusedFor.value !== null && <div id="refused-payment"><Banner kind="bad" icon="warn">{t(isEarned ? "notCollected" : (REFUSED[refusedFor.value] ?? "refusedOther"))}</Banner></div>}
-        </Card>
         <div class="stack">
-          <Verify receipt={receipt} />
-          {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} endedAt={session.endedAt} name={nameOfPlace(session)} />}
-          {said.length > 0 && <Card title={t("messages")}><Messages messages={said} /></Card>}
+          <Card title={t(isEarned ? "earned" : "paid")} aside={<div class="row"><Button id="print" kind="quiet" run={() => print()}>{t("print")}</Button><Download receipt={shown} /></div>}>
+            {settlement.mismatched && <Banner kind="bad" icon="warn">{t("mismatched")}</Banner>}
+            <p class="price"><span class="number" id="charged">{usdc(!isEarned ? session.chargedMicroUsdc : (paid?.toAmount ?? withoutFee(session.chargedMicroUsdc, session.platformFeeBps)))}</span></p>
+            <Facts
+              rows={[
+                [t("proved"), clock(session.cleanSeconds)],
+                ...(isEarned && paid === null ? grossRows(session.chargedMicroUsdc, session.platformFeeBps) : []),
+                [t(isEarned ? "chargedPerSecond" : "ratePerSecond"), usdc(session.ratePerSecondMicroUsdc)],
+                ...(paid === null || !settlement.mismatched ? [] : [[t("settledSeconds"), clock(paid.chargeableSeconds)] as const]),
+                ...(paid === null ? [] : ([
+                  other,
+                  [t("fee", { percent: paid.platformFeeBps / 100 }), usdc(paid.feeAmount)],
+                  [t("from"), <Address value={paid.from} />],
+                  [t("to"), <Address value={paid.to} />],
+                ] as const)),
+                ...(settlement.txHash === null ? [] : [[t("transaction"), <Address value={settlement.txHash} />] as const]),
+                ...(refunds.value.some(isReturned) ? [[t("heldBefore"), usdc(session.holdMicroUsdc)] as const] : []),
+                ...returnedRows(refunds.value),
+              ]}
+            />
+            {settlement.state === "PENDING" && refusedFor.value === null && <Banner kind="info" icon="clock">{t("settlementPending")}</Banner>}
+            {refusedFor.value !== null && <div id="refused-payment"><Banner kind="bad" icon="warn">{t(isEarned ? "notCollected" : (REFUSED[refusedFor.value] ?? "refusedOther"))}</Banner></div>}
+          </Card>
           <Card title={t("timeline")}>
             <Timeline session={session} meter={shown.meter} />
             <p class="hint" id="ending">{endingOf(session, workspace.value?.id)}</p>
             {endedBy.value != null && <Facts rows={[[t(endedBy.value.kind === "WALLET" ? "endedByWallet" : "endedByKey"), <Address value={endedBy.value.id} />]]} />}
           </Card>
+        </div>
+        <div class="stack">
+          <Verify receipt={receipt} />
+          {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} endedAt={session.endedAt} name={nameOfPlace(session)} />}
+          {said.length > 0 && <Card title={t("messages")}><Messages messages={said} /></Card>}
         </div>
       </div>
     </Page>

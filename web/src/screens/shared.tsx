@@ -69,7 +69,7 @@ export default function Shared() {
       <div class="columns wide-left">
         <div class="stack">
           {shown.state === "LIVE" && shown.whepUrl !== null && key !== null ? (
-            <Picture key={shown.sessionId} connection={{ ...here, key }} sessionId={id} url={shown.whepUrl} isServerAway={isAway.value} isOver={() => view.value?.state !== "LIVE" || isEnded.value} />
+            <Picture key={shown.sessionId} connection={{ ...here, key }} sessionId={id} url={shown.whepUrl} isServerAway={isAway.value} isPaused={isPaused} isOver={() => view.value?.state !== "LIVE" || isEnded.value} />
           ) : (
             <div class="stage"><Loading text={t("sharedWaiting")} /></div>
           )}

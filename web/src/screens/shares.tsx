@@ -44,7 +44,7 @@ export function Shares({ id, endedAt, name }: { id: string; endedAt: string | nu
   const listed = shares.value ?? [];
   if (!mayMake && shares.value !== null && listed.length === 0) return null;
   return (
-    <Card title={t("shareTitle")}>
+    <Card title={t(mayMake ? "shareTitle" : "sharesTitle")}>
       {mayMake && <p class="dim">{t("shareText")}</p>}
       {mayMake && url.value !== null && (
         <>

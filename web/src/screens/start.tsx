@@ -10,13 +10,15 @@ import { microOf, roughly, short, usdc } from "../format";
 import { keep } from "../kept";
 import { Banner, Button, Card, Field, Icon, Page, useFocusAfter } from "../parts";
 import { go, hasMoved, link, place } from "../router";
-import { canBuy, canOperate, config, funds, me, notify, refresh, report, select, workspace } from "../store";
+import { canBuy, canOperate, config, funds, me, notify, refresh, report, select, unpaidText, unpayable, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Choice, Invitations } from "./invitations";
 
 /** Of these amounts in USDC the first allowance is chosen, unless another one is typed. */
 const ALLOWANCES = ["5.00", "10.00", "25.00"];
 const ALLOWANCE = "10.00";
+/** The shortest view that the console offers. */
+const MINUTE_S = 60;
 type Role = "CONSUMER" | "SUPPLIER";
 
 async function signIn(signer: Signer): Promise<void> {
@@ -107,6 +109,19 @@ export default function Start() {
   }
   const next = steps.findIndex(([done]) => !done);
 
+  // The base rate is that of every place; a place with few operators costs more.
+  const minute = useSignal<bigint | null>(null);
+  const isReady = next === -1 && canBuy.value;
+  useEffect(() => {
+    if (!isReady) return;
+    const query = { lat: 0, lng: 0, durationSeconds: MINUTE_S };
+    need(api.GET("/api/v1/pricing/quote", { params: { query } })).then(
+      (quote) => (minute.value = BigInt(quote.baseRatePerSecondMicroUsdc) * BigInt(MINUTE_S)),
+      () => undefined, // the price of a request says it too
+    );
+  }, [isReady]);
+  const unpaid = isReady && minute.value !== null ? unpayable(minute.value, minute.value) : null;
+
   const allow = async (): Promise<void> => {
     const chain = config.value;
     if (chain === null || allowance === null) return;
@@ -193,10 +208,16 @@ export default function Start() {
           </ol>
         </Card>
       )}
+      {unpaid !== null && minute.value !== null && (
+        <Banner kind="warn" icon="warn">
+          {unpaid.why === "allowance" ? t("minuteNotAllowed", { amount: usdc(unpaid.most), price: usdc(minute.value) }) : unpaidText(unpaid)}
+          <div class="row"><a id="raise-limit" class="button main" href={link("wallet")}>{t(unpaid.why === "short" ? "navWallet" : "raiseLimits")}</a></div>
+        </Banner>
+      )}
       {next === -1 && (
         <div class="row">
-          <h2 ref={ready} class="sr" tabIndex={-1}>{t("startReady")}</h2>
-          {canBuy.value && <Button id="to-buy" kind="main" run={() => go("buy")}>{t("firstView")}</Button>}
+          <h2 ref={ready} class="sr" tabIndex={-1}>{t(unpaid === null ? "startReady" : "addFunds")}</h2>
+          {canBuy.value && <Button id="to-buy" kind={unpaid === null ? "main" : "plain"} run={() => go("buy")}>{t("firstView")}</Button>}
           {canOperate.value && <Button kind={canBuy.value ? "plain" : "main"} run={() => go("operate")}>{t("operateTitle")}</Button>}
         </div>
       )}

@@ -28,8 +28,8 @@ const CLIP_S = 10;
 const MORE_S = 600;
 const EXTENSIONS_S = [60, 300, MORE_S, 1800, 3600];
 const DURATION_MAX_S = 14_400;
-/** Longer instructions are shown in full below the picture. */
-const TITLE_MAX = 40;
+/** A first sentence of the instructions that is longer does not fit into the two lines of the title. */
+const TITLE_MAX = 60;
 
 export default function Watch() {
   const id = place.value.id;
@@ -87,10 +87,16 @@ export default function Watch() {
     URL.revokeObjectURL(taken.url);
   };
   const wish = shown.instructions ?? "";
+  const name = titleOf(shown) ?? "";
+  const isWhole = name.length <= TITLE_MAX;
+  const title = isWhole ? name : (nameOfPlace(shown) ?? "");
+  // What the title says is not said again.
+  const after = isWhole && wish.startsWith(name) ? /^\.?(?:\s+|$)/.exec(wish.slice(name.length)) : null;
+  const rest = after === null ? wish : wish.slice(name.length + after[0].length);
   return (
     <Page
-      title={titleOf(shown) ?? point(shown.requestedLat, shown.requestedLng)}
-      lead={t("watchLead", { place: wish === "" ? point(shown.requestedLat, shown.requestedLng) : placeOf(shown), radius: metres(shown.radiusMeters) })}
+      title={title || point(shown.requestedLat, shown.requestedLng)}
+      lead={t("watchLead", { place: wish === "" || !isWhole ? point(shown.requestedLat, shown.requestedLng) : placeOf(shown), radius: metres(shown.radiusMeters) })}
       when={[shown.state]}
       aside={<span role="status">{!isOpen.value && shown.state === "LIVE" ? <span class="badge paused">{t("badgeAway")}</span> : <Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}</span>}
     >
@@ -102,7 +108,7 @@ export default function Watch() {
           ) : (
             <Waiting session={shown} mayAct={mayAct} />
           )}
-          {wish.length > TITLE_MAX && <p class="wish">{wish}</p>}
+          {rest !== "" && <p class="wish">{rest}</p>}
           {meter.value !== null && shown.state === "LIVE" && <Pause session={shown} meter={meter.value} />}
           {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}
           {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
@@ -180,17 +186,18 @@ function Waiting({ session, mayAct }: { session: Session; mayAct: boolean }) {
 
 /** Dispatch an operator if one that was seen lately covers the place, and say how far away it is. */
 async function send(session: Session): Promise<void> {
+  const isStill = (...states: Session["state"][]) => (): boolean => states.includes((told.value.get(session.id) ?? session).state);
   const query = { lat: session.requestedLat, lng: session.requestedLng, durationSeconds: session.maxDurationSeconds };
   const { availableOperators, ownSessionId } = await need(api.GET("/api/v1/pricing/quote", { params: { query } }));
-  if (availableOperators === 0) return notify(ownSessionId === null ? "nobodyHere" : "operatorIsYours");
+  if (availableOperators === 0) return notify(ownSessionId === null ? "nobodyHere" : "operatorIsYours", "", false, isStill("REQUESTED"));
   const path = { id: session.id };
   try {
     const { distanceMeters } = await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } }));
-    if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters));
+    if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters), false, isStill("REQUESTED", "ASSIGNED"));
   } catch (error) {
     // Whoever is there has declined this request, or has just become busy.
     if (!(error instanceof ApiError && error.detail === "dispatch:noOperator")) throw error;
-    notify("nobodyElse");
+    notify("nobodyElse", "", false, isStill("REQUESTED"));
   }
 }
 
@@ -215,7 +222,7 @@ function Screen({ session, charged, url, isServerAway, snapshots }: ScreenProps)
     notify("clipSaved");
   };
   return (
-    <Picture connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
+    <Picture connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} isPaused={session.meterState === "PAUSED"} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
       {timeEnds !== null && <p class="so-far">{t("timeLeft")} <Countdown until={timeEnds} /> · {usdc(shareOf(session, charged))}</p>}
       <End session={session} charged={charged} />
       <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
