@@ -30,19 +30,6 @@ async def test_a_child_is_ready_with_what_it_says_and_leaves_when_cancelled(tmp_
     assert not psutil.pid_exists(child.pid)
 
 
-async def test_a_child_asked_to_stop_ends_its_run(tmp_path: Path) -> None:
-    codes: list[int] = []
-    program = PREAMBLE + "leave_with_parent(lambda: os._exit(7))\nsay_ready()\nthreading.Event().wait()\n"
-
-    async def run(*, task_status: trio.TaskStatus[Child]) -> None:
-        codes.append(await run_child(a_command(tmp_path, program), task_status=task_status))
-
-    async with trio.open_nursery() as nursery:
-        child: Child = await nursery.start(run)
-        child.stop()
-    assert codes == [7]
-
-
 async def test_the_end_of_a_child_ends_its_run_with_its_exit_code(tmp_path: Path) -> None:
     program = PREAMBLE + "say_ready()\nsys.exit(3)\n"
     assert await run_child(a_command(tmp_path, program)) == 3
