@@ -220,18 +220,27 @@ async def test_a_session_in_escrow_goes_on_after_kill_9_and_is_paid_from_its_hol
         assert await chain.balance_of(config["usdcAddress"], config["settlementAddress"]) == 0
 
 
-async def test_an_api_key_pays_under_the_mandate_of_its_workspace_until_it_is_deleted(server: Server) -> None:
+@asynccontextmanager
+async def a_funded_pair(server: Server) -> AsyncIterator[tuple[Tenant, Api, Api]]:
+    """Start the server; yields a consumer with funds and an allowance, its client, and that of an operator ONLINE."""
     await server.start()
     consumer = await a_tenant(server.url, "CONSUMER", "consumer")
-    thief = await a_tenant(server.url, "CONSUMER", "thief")
     operator = await a_tenant(server.url, "SUPPLIER", "operator")
     await go_online(server.url, operator)
     async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
         config = await watcher.config()
-        chain = AsyncChain(config.rpc_url)
         await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
-        await chain.approve(consumer.wallet, token=config.usdc_address, spender=config.settlement_address, amount=FUNDS)
+        chain, spender = AsyncChain(config.rpc_url), config.settlement_address
+        await chain.approve(consumer.wallet, token=config.usdc_address, spender=spender, amount=FUNDS)
         await tracked(watcher, FUNDS)
+        yield consumer, watcher, device
+
+
+async def test_an_api_key_pays_under_the_mandate_of_its_workspace_until_it_is_deleted(server: Server) -> None:
+    async with a_funded_pair(server) as (consumer, watcher, device):
+        thief = await a_tenant(server.url, "CONSUMER", "thief")
+        config = await watcher.config()
+        chain = AsyncChain(config.rpc_url)
 
         def mandate_by(signer: Tenant, max_per_session: int) -> dict[str, Any]:
             valid_until = 2**40
@@ -301,16 +310,8 @@ async def test_a_payer_whose_opens_ended_without_a_charge_is_told_when_it_may_op
 
 
 async def test_a_day_of_a_mandate_that_is_used_up_refuses_a_session_before_an_operator_is_sent(server: Server) -> None:
-    await server.start()
-    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
-    operator = await a_tenant(server.url, "SUPPLIER", "operator")
-    await go_online(server.url, operator)
-    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+    async with a_funded_pair(server) as (consumer, watcher, device):
         config = await watcher.config()
-        chain = AsyncChain(config.rpc_url)
-        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
-        await chain.approve(consumer.wallet, token=config.usdc_address, spender=config.settlement_address, amount=FUNDS)
-        await tracked(watcher, FUNDS)
         asked = {"lat": PLACE[0], "lng": PLACE[1], "maxDurationSeconds": DURATION_S}
         quote = await watcher.get("/pricing/quote", lat=PLACE[0], lng=PLACE[1], durationSeconds=DURATION_S)
         rate, left_s = int(quote["ratePerSecondMicroUsdc"]), DURATION_S // 2
