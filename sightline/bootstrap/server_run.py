@@ -1,4 +1,4 @@
-"""What a run of a server is given."""
+"""Settings, secrets and sockets of one run of a server."""
 
 from pathlib import Path
 from typing import final

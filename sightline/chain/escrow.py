@@ -24,7 +24,7 @@ from sightline.chain.permits import PermitRelay
 from sightline.chain.relayer.openings import hold_of, mandate_of
 from sightline.chain.rpc.reader import hex_bytes
 from sightline.domain.addresses import recovered_address
-from sightline.domain.errors import RefusedError, UnavailableError
+from sightline.domain.errors import ChainUnavailableError, RefusedError, UnavailableError
 from sightline.domain.escrow import START_RESERVE_MS, ConsentKind, PayerConsent, SignedMandate
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Session, SessionExtension, Terms
@@ -320,10 +320,13 @@ class ChainEscrow:
         held = terms.hold if extra else NOTHING
         wanted = extra or terms.hold
         _require_left(wanted, MicroUsdc(mandate.max_per_session - held), terms.rate, "for one session")
-        left_today = MicroUsdc(mandate.max_per_day - await self.held_today(mandate))
-        _require_left(
-            wanted, left_today, terms.rate, "for the rest of today (UTC), after what was held for earlier sessions"
-        )
+        try:
+            held_today = await self.held_today(mandate)
+        except (ChainUnavailableError, CallRevertedError):
+            return  # the contract decides at the start
+        left_today = MicroUsdc(mandate.max_per_day - held_today)
+        period = "for the rest of today (UTC), after what was held for earlier sessions"
+        _require_left(wanted, left_today, terms.rate, period)
 
     async def held_today(self, mandate: SignedMandate) -> MicroUsdc:
         """Return what the contract has held under a mandate on this UTC day, also of sessions that cost less."""

@@ -22,8 +22,8 @@ CLAIM: Final = keccak256(
 RECLAIM: Final = keccak256(b"reclaim((bytes32,address,address,uint256,uint256,uint256,uint256))")[:4].hex()
 CLAIM_GAS: Final = 250_000
 TIMEOUT_S: Final = 30.0
-WEI: Final = 10**18
-"""Of one coin."""
+COIN: Final = 10**18
+"""Wei in one coin."""
 
 
 class TransactionSigner(Protocol):
@@ -132,9 +132,9 @@ class Chain:
         balance = int(self.call("eth_getBalance", address, "latest"), 16)
         if balance < wei:
             raise ChainError(
-                f"The wallet {address} has {balance / WEI:g} of the chain's native coin; the gas of this transaction "
-                f"may take {wei / WEI:g}. Send it some. On an embedded chain, `sightline faucet {address} 1 --data-dir "
-                "DIRECTORY` does it; the directory is that of the server."
+                f"The wallet {address} has {balance / COIN:g} of the chain's native coin; the gas of this transaction "
+                f"may take {wei / COIN:g}. Send it some. On an embedded chain, `sightline faucet {address} 1 "
+                "--data-dir DIRECTORY` does it; the directory is that of the server."
             )
 
     # Escrow.
