@@ -1,4 +1,4 @@
-"""What a server runs as children: its database and chain unless they are external, and what forks media workers.
+"""What a server, or the supervisor of several, runs as children: database and chain, unless they are external.
 
 A start begins with them: while they start, most of the server is imported (ADR 0260). This module imports little.
 """
@@ -19,20 +19,17 @@ from sightline.chain.embedded.node import (
 )
 from sightline.config import Settings
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
-from sightline.video.worker_template import WorkerTemplate, open_template
 
 
 @final
 class Children:
     """The children of a server, which start in parallel."""
 
-    def __init__(self, dsn: Unit[str], chain: Unit[EmbeddedNode | None], media: WorkerTemplate) -> None:
+    def __init__(self, dsn: Unit[str], chain: Unit[EmbeddedNode | None]) -> None:
         self.dsn = dsn
         """The DSN of the database."""
         self.chain = chain
         """The embedded chain; None with an external one."""
-        self.media = media
-        """What media workers are forked from."""
 
 
 @asynccontextmanager
@@ -45,13 +42,13 @@ async def open_children(settings: Settings, *, is_worker: bool = False) -> Async
     Raises:
         ChildFailedError: A child does not start.
     """
-    async with open_units() as units, open_template() as media:
-        yield Children(units.open(open_dsn(settings)), units.open(_open_chain(settings, is_worker=is_worker)), media)
+    async with open_units() as units:
+        yield Children(units.open(open_dsn(settings)), units.open(_open_chain(settings, is_worker=is_worker)))
 
 
 @asynccontextmanager
 async def open_dsn(settings: Settings) -> AsyncIterator[str]:
-    """The DSN of the external database, or of the embedded one, which runs until the block ends.
+    """Yield the DSN of the external database, or of the embedded one, which runs until the block ends.
 
     Raises:
         ChildFailedError: The embedded database does not start.

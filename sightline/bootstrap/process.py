@@ -41,6 +41,7 @@ from sightline.system.data_directory import (
 from sightline.system.ids import SystemIds
 from sightline.system.lock import lock_directory
 from sightline.system.secrets import Secrets, load_secrets
+from sightline.video.worker_template import WorkerTemplate, open_template
 
 OPEN_FILES: Final = 65_536
 EXIT_FENCED: Final = 3
@@ -140,9 +141,9 @@ class ServerRun:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal, self._stop, nursery.cancel_scope, lambda: self.is_ready)
             is_worker = self._run.worker_directory is not None
-            async with open_children(self._run.settings, is_worker=is_worker) as children:
+            async with open_children(self._run.settings, is_worker=is_worker) as children, open_template() as media:
                 serve = await trio.to_thread.run_sync(_import_serving)
-                await serve(self._run, children, self._stop, note_ready)
+                await serve(self._run, children, media, self._stop, note_ready)
             nursery.cancel_scope.cancel()
 
 
@@ -214,7 +215,7 @@ def summary(url: str, internal_url: str, data_dir: Path) -> str:
     return f"\n┌{'─' * (width + 2)}┐\n{framed}└{'─' * (width + 2)}┘\n\n"
 
 
-Serve: TypeAlias = Callable[[RunOptions, Children, trio.Event, Callable[[str], None]], Awaitable[None]]
+Serve: TypeAlias = Callable[[RunOptions, Children, WorkerTemplate, trio.Event, Callable[[str], None]], Awaitable[None]]
 
 
 def _import_serving() -> Serve:

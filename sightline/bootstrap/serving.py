@@ -12,14 +12,18 @@ from sightline.bootstrap.listeners.ports import Ports
 from sightline.bootstrap.observability.traces import open_tracer
 from sightline.bootstrap.server_run import RunOptions
 from sightline.bootstrap.start import open_core
+from sightline.video.worker_template import WorkerTemplate
 
 ServeHttp: TypeAlias = Callable[[Core, Ports, trio.Event, Callable[[str], None]], Awaitable[None]]
 
 
-async def serve(run: RunOptions, children: Children, stop: trio.Event, on_ready: Callable[[str], None]) -> None:
+async def serve(
+    run: RunOptions, children: Children, media: WorkerTemplate, stop: trio.Event, on_ready: Callable[[str], None]
+) -> None:
     """Start what is below HTTP, serve until `stop` is set, and stop in reverse order.
 
     Args:
+        media: What media workers are forked from.
         on_ready: Called with the URL of the internal listener when calls are accepted.
     """
     async with trio.open_nursery() as nursery:
@@ -35,7 +39,7 @@ async def serve(run: RunOptions, children: Children, stop: trio.Event, on_ready:
                 worker_directory=run.worker_directory,
                 incarnation=run.incarnation,
             )
-            async with open_core(base, children) as core:
+            async with open_core(base, children, media) as core:
                 serve_http = await trio.to_thread.run_sync(_import_listeners)
                 await serve_http(core, run.ports, stop, on_ready)
 

@@ -56,6 +56,7 @@ from sightline.storage.postgres.operations.withdrawals import WithdrawalLog
 from sightline.storage.postgres.role_database import RoleDatabase
 from sightline.storage.postgres.store import PostgresStore
 from sightline.system.withdrawal_file import read_withdrawals
+from sightline.video.worker_template import WorkerTemplate
 
 GC_THRESHOLDS: Final = (50_000, 50, 50)
 """Collections are made less often than by default, from recovery on: recovery makes many objects and frees few, and the
@@ -69,7 +70,7 @@ log = structlog.get_logger("sightline")
 
 
 @asynccontextmanager
-async def open_core(base: Base, children: Children) -> AsyncIterator[Core]:
+async def open_core(base: Base, children: Children, media: WorkerTemplate) -> AsyncIterator[Core]:
     """Start everything below HTTP and recover the actors; stop it in reverse order when the block ends."""
     settings, clock = base.settings, base.clock
     require_protected_nats(settings)
@@ -83,7 +84,7 @@ async def open_core(base: Base, children: Children) -> AsyncIterator[Core]:
         )
         endpoint_unit = units.open(_open_endpoint(children, chain_chosen, base.ids))
         video_unit = units.open(
-            open_video_backend(settings, base.secrets, base.public_url, children.media, clock=clock, access=access)
+            open_video_backend(settings, base.secrets, base.public_url, media, clock=clock, access=access)
         )
         database, endpoint = await database_unit.ready(), await endpoint_unit.ready()
 
