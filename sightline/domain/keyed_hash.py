@@ -9,7 +9,7 @@ KEYS_MAX: Final = 64
 
 
 def keyed_hash(key: bytes, data: bytes) -> bytes:
-    """Return the 32 bytes that `hmac.digest` gives.
+    """Return the HMAC-SHA-256 of data, 32 bytes, as `hmac.digest` does.
 
     `hmac.digest` takes twice as long, and releases the interpreter's lock at each call, so that the loop waits for the
     thread of the database.

@@ -115,7 +115,7 @@ def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def open_template() -> AsyncIterator[WorkerTemplate]:
-    """Run the process during the block. It imports meanwhile; the first request waits until it has."""
+    """Run the process during the block. It is importing its libraries at first; the first request waits for that."""
     template = WorkerTemplate()
     try:
         with suppress(OSError):  # the first request tries again

@@ -316,7 +316,7 @@ async def test_a_meter_that_the_contract_does_not_know_opens_nothing(stage: Stag
 
 
 async def test_a_session_under_a_mandate_may_be_requested_while_the_chain_does_not_answer(stage: Stage) -> None:
-    """The contract counts the mandate's day again when the session starts."""
+    """The contract checks the day limit itself when the session starts."""
     async with stage.running() as service:
         assert service.escrow is not None
         session = await stage.assigned(service, kind=ConsentKind.MANDATE)

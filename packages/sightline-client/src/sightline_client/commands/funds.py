@@ -165,7 +165,7 @@ def _steps(found: "Wallet", price: int) -> Iterator[str]:
 
 
 def _funding_steps(found: "Wallet", needed: "MicroUsdc") -> Iterator[str]:
-    """Say how balance and allowance get to an amount."""
+    """Say what to deposit and to approve until balance and allowance cover an amount."""
     if found.tracked_balance < needed:
         yield f"Send USDC to {found.wallet_address}: its balance is {found.tracked_balance.usdc}."
     if found.tracked_allowance < needed:
