@@ -5,9 +5,13 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
+from uuid import uuid4
 
 PERCENTS = (50, 95, 99)
+UNKNOWN_TRIES = 5
+"""How often a call of the setup is tried while its outcome is unknown."""
 
 
 def percentiles(times_s: list[float]) -> dict[str, float]:
@@ -198,15 +202,33 @@ class Client:
         self.cookie = ""
 
     async def call(self, method: str, path: str, body: Any = None, key: str = "") -> Any:
-        """Return the `data` of the answer; raises RuntimeError for any status except 200."""
+        """Return the `data` of the answer.
+
+        An unknown outcome (504) is repeated with the same Idempotency-Key.
+
+        Raises:
+            RuntimeError: For any status except 200, and for an outcome that is still unknown at the last try.
+        """
+        extra = f"Cookie: {self.cookie}\r\n" if self.cookie and not key else ""
+        if method == "POST":
+            extra += f"Idempotency-Key: {uuid4()}\r\n"
+        content = b"" if body is None else json.dumps(body).encode()
+        wanted, tries = request(method, f"/api/v1{path}", key, content, extra), 1
+        status, answer = await self._exchange(wanted)
+        while status == HTTPStatus.GATEWAY_TIMEOUT and tries < UNKNOWN_TRIES:
+            tries += 1
+            status, answer = await self._exchange(wanted)
+        if status != HTTPStatus.OK:
+            raise RuntimeError(f"{method} {path}: {status} {answer[:300].decode()}")
+        return json.loads(answer)["data"]
+
+    async def _exchange(self, wanted: bytes) -> tuple[int, bytes]:
+        """Send one request and return the status and the body of its answer."""
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams
-        extra = f"Cookie: {self.cookie}\r\n" if self.cookie and not key else ""
-        content = b"" if body is None else json.dumps(body).encode()
-        writer.write(request(method, f"/api/v1{path}", key, content, extra))
+        writer.write(wanted)
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        status = int(head[9:12])
         fields = dict(line.lower().split(":", 1) for line in head.split("\r\n")[1:] if ":" in line)
         answer = await reader.readexactly(int(fields.get("content-length", "0")))
         if fields.get("connection", "").strip() == "close":
@@ -214,9 +236,7 @@ class Client:
         for line in head.split("\r\n"):
             if line.lower().startswith("set-cookie:") and "svc_session=" in line:
                 self.cookie = line.split(":", 1)[1].strip().split(";", 1)[0]
-        if status != 200:
-            raise RuntimeError(f"{method} {path}: {status} {answer[:300].decode()}")
-        return json.loads(answer)["data"]
+        return int(head[9:12]), answer
 
     def close(self) -> None:
         """Close the connection; the next call opens another one."""

@@ -13,6 +13,7 @@ from sightline.chain.contracts.abi import call_data
 from sightline.chain.contracts.messages import SigningDomain, TransferWithAuthorization
 from sightline.chain.escrow import ChainEscrow
 from sightline.chain.service import ChainService, Holds, open_chain
+from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.escrow import ConsentKind, ExactTransfer, PayerConsent, SignedMandate
 from sightline.domain.session import machine
 from sightline.domain.session.codec import to_doc
@@ -174,10 +175,16 @@ class Stage:
             transfer=ExactTransfer(nonce=nonce, valid_after_s=0),
             signature=LocalWallet.from_key(payer.key).sign_typed_data(domain.typed_data(message)),
         )  # fmt: skip
-        reason = await escrow.why_unpayable(payment)
-        if reason is not None:
-            raise UnpayableError(reason)
-        return payment.consent()
+        while True:
+            try:
+                reason = await escrow.why_unpayable(payment)
+            except ChainUnavailableError:
+                # A node has no newest block during a reorganisation; the payer is told to try again.
+                await trio.sleep(0.05)
+                continue
+            if reason is not None:
+                raise UnpayableError(reason)
+            return payment.consent()
 
     async def live(self, session: Session) -> Session:
         """Store a session whose hold is open as LIVE."""
