@@ -112,6 +112,14 @@ class SendToOperator(Value, Command["SendToOperator", Answer[SessionStatus]]):
 
 
 @final
+class MarkMessagesShown(Value, Command["MarkMessagesShown", Answer[SessionStatus]]):
+    """Record that the operator's device has shown the messages up to a number."""
+
+    number: int
+    caller: Caller
+
+
+@final
 class DropAssignment(Value, Command["DropAssignment", bool]):
     """Cancel the operator's assignment. Answered False if the operator is no longer assigned."""
 
@@ -611,6 +619,7 @@ SessionCommand: TypeAlias = (
     | CancelSession
     | ExtendSession
     | SendToOperator
+    | MarkMessagesShown
     | DropAssignment
 )
 """Commands that change a session; they wait while a start is pending."""

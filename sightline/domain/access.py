@@ -153,6 +153,7 @@ class Operation(StrEnum):
     DISPATCH_SESSION = auto()
     CANCEL_SESSION = auto()
     MESSAGE_OPERATOR = auto()
+    SHOW_MESSAGES = auto()
     READ_SESSION = auto()
     READ_SHARED_VIEW = auto()
     SHARE_VIEW = auto()
@@ -278,6 +279,7 @@ RULES: Final[Mapping[Operation, Rule]] = MappingProxyType(
         Operation.WATCH_VIDEO: _watches(Scope.SESSIONS_READ),
         Operation.ACCEPT_SESSION: _changes(Scope.SESSIONS_OPERATE),
         Operation.START_SESSION: _changes(Scope.SESSIONS_OPERATE),
+        Operation.SHOW_MESSAGES: _changes(Scope.SESSIONS_OPERATE),
         Operation.END_SESSION: _changes(Scope.SESSIONS_OPERATE, Scope.SESSIONS_CREATE),
         Operation.CANCEL_ASSIGNMENTS: _changes(Scope.SESSIONS_OPERATE),
         Operation.READ_WALLET: _reads(Scope.WALLET_READ),

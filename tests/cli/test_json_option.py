@@ -16,7 +16,6 @@ WITHOUT = {
     "serve": "prints one line, `ready URL`",
     "publish": "prints no data",
     "device": "prints no data; its log is JSON",
-    "fleet": "writes files",
     "write-off": "prints no data",
     "backup": "writes a file",
     "restore": "writes a directory",

@@ -59,6 +59,7 @@ METHODS = {
     "getExtensionTerms": "sessions.extension_terms",
     "extendSession": "sessions.extend",
     "messageOperator": "sessions.message",
+    "markMessagesShown": "sessions.mark_messages_shown",
     "getStatement": "sessions.statement",
     "getMonthStatement": "workspaces.statement",
     "getMandate": "wallet.mandate",

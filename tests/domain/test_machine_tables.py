@@ -27,7 +27,7 @@ def _load():
 machines = _load()
 COMMANDS = (
     "Assign", "BeginFunding", "GoLive", "End by the consumer", "End by the operator", "Cancel", "CancelAssignment",
-    "Withdraw", "Decline", "BeginExtending", "Extend", "Say",
+    "Withdraw", "Decline", "BeginExtending", "Extend", "Say", "MarkShown",
 )  # fmt: skip
 # Which command moves which state; every other cell of a command is a refusal.
 MOVES = {
@@ -55,6 +55,8 @@ MOVES = {
     ("LIVE paused", "Extend"): "LIVE",
     ("LIVE running", "Say"): "LIVE",
     ("LIVE paused", "Say"): "LIVE",
+    ("LIVE running", "MarkShown"): "LIVE",
+    ("LIVE paused", "MarkShown"): "LIVE",
     ("LIVE running", "FundsReported 0"): "ENDED",
     ("LIVE paused", "FundsReported 0"): "ENDED",
 }
@@ -101,8 +103,8 @@ def test_a_session_cell(phase_name, message_name):
     if target is not None:
         assert isinstance(result, Step)
         assert result.session.state == target
-        # That the contract is asked is no event: the transaction that it takes is.
-        assert len(result.events) == (0 if message_name.startswith("Begin") else 1)
+        # That the contract is asked is no event: the transaction that it takes is. Nor is that a message was shown.
+        assert len(result.events) == (0 if message_name.startswith(("Begin", "Mark")) else 1)
     elif is_command:
         assert isinstance(result, Refusal)
         assert result.code is Code.INVALID_STATE

@@ -520,6 +520,14 @@ RULES = [
         parties=CONSUMER,
     ),
     Rule(
+        name="messages-shown",
+        method="POST",
+        prepare=in_state("live", "/messages/shown", body={"number": 1}),
+        scopes=(OPERATE,),
+        roles=STAFF,
+        parties=OPERATOR,
+    ),
+    Rule(
         name="end",
         method="POST",
         prepare=in_state("live", "/end"),

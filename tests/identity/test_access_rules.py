@@ -72,6 +72,7 @@ BY_SCOPE = {
         Operation.POST_LOCATION,
         Operation.ACCEPT_SESSION,
         Operation.START_SESSION,
+        Operation.SHOW_MESSAGES,
         Operation.END_SESSION,
         Operation.CANCEL_ASSIGNMENTS,
         Operation.RECEIVE_PUSHES,

@@ -22,6 +22,7 @@ from sightline.actors.messages import (
     ExtendSession,
     GetSession,
     GetWorkspace,
+    MarkMessagesShown,
     PatchWorkspace,
     ReportHeartbeat,
     ReportHeartbeats,
@@ -280,6 +281,10 @@ class Broker:
         """Send a short text to the operator of a LIVE session."""
         send = partial(self._ask_session, session_id, SendToOperator(text, caller))
         return await self._once(caller.idempotency, send, self._turn_of_session(session_id))
+
+    async def mark_shown(self, session_id: str, caller: Caller, number: int) -> Answer[SessionStatus]:
+        """Record that the operator's device has shown the messages up to `number`. A repeat changes nothing."""
+        return await self._ask_session(session_id, MarkMessagesShown(number, caller))
 
     async def _extension(self, session: Session, caller: Caller, new: NewExtension) -> SessionExtension:
         """Return the extension that a call asks for. Its id follows from the payment, else from the idempotency key."""

@@ -33,6 +33,7 @@ from sightline.actors.messages import (
     ExtensionFailed,
     GetSession,
     HoldExtended,
+    MarkMessagesShown,
     OperationFailed,
     OperatorAcknowledged,
     OperatorAssigned,
@@ -77,6 +78,7 @@ from sightline.domain.session.messages import (
     FixReported,
     FundsReported,
     GoLive,
+    MarkShown,
     MediaBroke,
     MediaProved,
     Message,
@@ -193,6 +195,7 @@ class SessionActor:
                     | CancelSession()
                     | ExtendSession()
                     | SendToOperator()
+                    | MarkMessagesShown()
                     | DropAssignment()
                 ):
                     await self._command(envelope, message)
@@ -260,6 +263,9 @@ class SessionActor:
             case SendToOperator(text=text, caller=caller):
                 self._require(session, Party.CONSUMER, caller)
                 envelope.reply(message, await self._take(Say(text), caller))
+            case MarkMessagesShown(number=number, caller=caller):
+                self._require(session, Party.OPERATOR, caller)
+                envelope.reply(message, await self._take(MarkShown(number), caller))
             case DropAssignment():
                 envelope.reply(message, await self._drop(session, message))
             case _:

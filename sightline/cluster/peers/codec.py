@@ -65,6 +65,7 @@ CLASSES: Final[dict[int, type]] = {
     30: messages.DeclineSession,
     31: messages.ExtendSession,
     32: messages.SendToOperator,
+    33: messages.MarkMessagesShown,
     # To workspaces.
     40: messages.CreateWorkspace,
     41: messages.PatchWorkspace,

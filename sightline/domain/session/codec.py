@@ -50,6 +50,8 @@ def _later_doc(session: Session) -> Doc:
         doc["extensions"] = [_extension_doc(extension) for extension in session.extensions]
     if session.extending is not None:
         doc["extending"] = _extension_doc(session.extending)
+    if session.messages_shown:
+        doc["messages_shown"] = session.messages_shown
     return doc if session.ended_by is None else {**doc, "ended_by": session.ended_by}
 
 
@@ -81,6 +83,7 @@ def from_doc(doc: Mapping[str, Any], version: int) -> Session:
         extensions=tuple(_extension(each) for each in doc.get("extensions", ())),
         extending=_extension(doc["extending"]) if "extending" in doc else None,
         ended_by=doc.get("ended_by"),
+        messages_shown=doc.get("messages_shown", 0),
     )
 
 

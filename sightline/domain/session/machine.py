@@ -47,6 +47,7 @@ from sightline.domain.session.messages import (
     FixReported,
     FundsReported,
     GoLive,
+    MarkShown,
     MediaBroke,
     MediaProved,
     Message,
@@ -312,7 +313,7 @@ def _in_requested(
             BeginFunding() | GoLive() | CancelAssignment() | Withdraw() | Decline()
         ):  # fmt: skip
             return wrong_state(session)
-        case BeginExtending() | Extend() | Say():
+        case BeginExtending() | Extend() | Say() | MarkShown():
             return not_live_yet(session)
         case (
             FixReported()
@@ -351,7 +352,7 @@ def _in_assigned(
             return _reopen(session, phase, now_ms, DECLINED, is_no_show=is_late)
         case Assign() | Cancel() | End():
             return wrong_state(session)
-        case BeginExtending() | Extend() | Say():
+        case BeginExtending() | Extend() | Say() | MarkShown():
             return not_live_yet(session)
         case (
             FixReported()
@@ -389,6 +390,11 @@ def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limit
             return _extend(session, phase, extension, now_ms)
         case Say(text=text):
             return _say(session, phase, text, now_ms)
+        case MarkShown(number=number):
+            newest = phase.messages[-1].number if phase.messages else 0
+            shown = min(number, newest)
+            is_new = shown > session.messages_shown
+            return Step(session=replace(session, messages_shown=shown) if is_new else session)
         case ExtensionRefused(extension_id=extension_id):
             is_asked = session.extending is not None and session.extending.id == extension_id
             return Step(session=replace(session, extending=None) if is_asked else session)
@@ -409,7 +415,7 @@ def _in_ended(session: Session, phase: Ended, message: Message, now_ms: int) -> 
             return Step(session=replace(session, phase=replace(phase, settlement_tx_hash=tx_hash)), events=(event,))
         case (
             Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline()
-            | BeginExtending() | Extend() | Say()
+            | BeginExtending() | Extend() | Say() | MarkShown()
         ):  # fmt: skip
             return wrong_state(session)
         case (
@@ -425,7 +431,7 @@ def _in_closed(session: Session, message: Message) -> Step | Refusal:
     match message:
         case (
             Assign() | BeginFunding() | GoLive() | End() | Cancel() | CancelAssignment() | Withdraw() | Decline()
-            | BeginExtending() | Extend() | Say()
+            | BeginExtending() | Extend() | Say() | MarkShown()
         ):  # fmt: skip
             return wrong_state(session)
         case (

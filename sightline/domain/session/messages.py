@@ -94,6 +94,13 @@ class Say(Value):
     text: str
 
 
+@final
+class MarkShown(Value):
+    """Record that the operator's device has shown the messages up to a number."""
+
+    number: int
+
+
 # Facts.
 
 
@@ -169,6 +176,7 @@ Message: TypeAlias = (
     | BeginExtending
     | Extend
     | Say
+    | MarkShown
     | ExtensionRefused
     | FixReported
     | MediaProved

@@ -268,6 +268,8 @@ class Session(Value):
     """An extension that the escrow contract is asked for. It adds nothing to `terms` yet."""
     ended_by: str | None = None
     """The credential of the party that ended it, as `credential_of` names it. Not part of an event: see ADR 0250."""
+    messages_shown: int = 0
+    """Number of the newest message that the operator's device has shown. Not part of an event: see ADR 0257."""
 
     @property
     def first_hold(self) -> MicroUsdc:

@@ -64,6 +64,8 @@ class SessionStatus(Value):
     """Which credential ended it, for the side whose it is: see `Session.ended_by`."""
     messages: tuple[ConsumerMessage, ...] = ()
     """While LIVE: the newest messages of the consumer to the operator, oldest first."""
+    messages_shown: int = 0
+    """Number of the newest message that the operator's device has shown; see `Session.messages_shown`."""
 
     __repr__ = hiding("whep_url", "whip_url")
 
@@ -161,6 +163,7 @@ def _status(session: Session, now_ms: int, limits: SessionLimits, workspace_id: 
                 hold_tx_hash=phase.hold_tx_hash,
                 extension_tx_hash=_extension_tx_hash(session),
                 messages=phase.messages,
+                messages_shown=session.messages_shown,
             )
         case Ended():
             return SessionStatus(

@@ -26,6 +26,7 @@ from sightline.http.schemas.sessions import (
     ExtendSessionBody,
     ListSessionsQuery,
     MessageBody,
+    MessagesShownBody,
     Meter,
     Session,
     SessionPage,
@@ -269,6 +270,25 @@ class SessionResources:
         body: MessageBody = call.body
         sent = await self._services.broker.message(call.params["id"], call.caller(), body.text)
         return reply(sent, self._present(call))
+
+    @Route(
+        "POST",
+        f"{_PATH}/{{id}}/messages/shown",
+        "markMessagesShown",
+        TAG,
+        "Operator: say that messages were shown",
+        description="The consumer reads `shown` of each message. A repeat changes nothing, nor does a number that is "
+        "not above the last one.",
+        operation=Operation.SHOW_MESSAGES,
+        body=MessagesShownBody,
+        output=Session,
+        errors=_STATE,
+    )
+    async def messages_shown(self, call: Call) -> Reply:
+        """Mark messages as shown."""
+        body: MessagesShownBody = call.body
+        marked = await self._services.broker.mark_shown(call.params["id"], call.caller(), body.number)
+        return reply(marked, self._present(call))
 
     @Route(
         "POST",

@@ -149,6 +149,19 @@ class MessageBody(Input):
     ]
 
 
+class MessagesShownBody(Input):
+    """What the operator's device has shown."""
+
+    AREA = "session"
+    REFUSES_MISSPELT = True
+    LABELS: ClassVar[Mapping[str, str]] = {"number": "session:message"}
+
+    number: Annotated[int, Field(ge=1, le=200), WHOLE] = Field(
+        description="Number of the newest message that it has shown; those before it are taken as shown too",
+        json_schema_extra={"examples": [1]},
+    )
+
+
 class AcceptSessionBody(Input):
     """Claim a session for the caller's own workspace."""
 
@@ -231,6 +244,7 @@ class OperatorMessage(Output):
     number: int = Field(description="Counts the messages of the session from 1")
     sent_at: Instant
     text: str
+    shown: bool = Field(description="Whether the operator's device has said that it has shown it")
 
 
 class Session(Output):
@@ -450,7 +464,15 @@ def session_json(
         "metadata": None if metadata is None else orjson.loads(metadata),
         "fundsState": _funds_state(status),
         "holdTxHash": status.hold_tx_hash,
-        "messages": [{"number": each.number, "sentAt": iso(each.at_ms), "text": each.text} for each in status.messages],
+        "messages": [
+            {
+                "number": each.number,
+                "sentAt": iso(each.at_ms),
+                "text": each.text,
+                "shown": each.number <= status.messages_shown,
+            }
+            for each in status.messages
+        ],
     }
 
 

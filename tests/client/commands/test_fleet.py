@@ -1,6 +1,7 @@
 """`sightline fleet`: the guide's file makes a workspace, a key and an environment file for each camera."""
 
 import contextlib
+import json
 import os
 import re
 import stat
@@ -29,13 +30,13 @@ def guide_file(directory: Path) -> Path:
     return path
 
 
-def fleet(server: Server, wallet: LocalWallet, directory: Path) -> "subprocess.CompletedProcess[str]":
+def fleet(server: Server, wallet: LocalWallet, directory: Path, *extra: str) -> "subprocess.CompletedProcess[str]":
     """Run the guide's command in a directory."""
     (line,) = re.findall(r"^sightline (fleet .*)$", GUIDE, re.MULTILINE)
     command = line.replace("/etc/sightline/cameras", str(directory / "out")).split()
     env = os.environ | {"SIGHTLINE_URL": server.url, "SIGHTLINE_WALLET_KEY": wallet.private_key}
     return subprocess.run(
-        [sys.executable, "-m", "sightline_client", *command],
+        [sys.executable, "-m", "sightline_client", *command, *extra],
         env=env, cwd=directory, capture_output=True, text=True, check=False, timeout=90,
     )  # fmt: skip
 
@@ -75,12 +76,16 @@ def test_the_guides_command_makes_what_each_camera_needs_and_may_be_run_again(
     with file.open("a") as rows:
         rows.write("harbour,1,2,clip.mp4,,\n")
     (tmp_path / "out").rename(tmp_path / "first")
-    other = fleet(running_server, LocalWallet.create(), tmp_path)
+    other = fleet(running_server, LocalWallet.create(), tmp_path, "--json")
     assert other.returncode == 1
-    assert [line.partition(" (")[0] for line in other.stderr.splitlines()] == [
-        "gate-north: 409 CONFLICT",
-        "gate-south: 409 CONFLICT",
+    refused = [json.loads(line) for line in other.stderr.splitlines()]
+    assert [(each["slug"], each["code"]) for each in refused] == [
+        ("gate-north", "CONFLICT"),
+        ("gate-south", "CONFLICT"),
     ]
+    [harbour] = [json.loads(line) for line in other.stdout.splitlines()]
+    assert (harbour["slug"], harbour["workspace"], harbour["key"]) == ("harbour", "made", "made")
+    assert Path(harbour["file"]).name == "harbour.env"
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["harbour.env"]
 
 

@@ -75,7 +75,7 @@ async def test_a_plain_or_an_async_function_hears_messages_and_availability(is_a
             with trio.fail_after(20):
                 async with sl.view(BERLIN["lat"], BERLIN["lng"]) as view:
                     await view.tell("turn left")
-                    while len(heard) < 2:
+                    while len(heard) < 2 or not (await view.refresh()).messages[0].shown:
                         await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
         assert heard.count("turn left") == 1

@@ -38,6 +38,7 @@ def test_a_phone_shows_what_its_viewer_says_and_how_well_it_sends(browser: Brows
 
         consumer.page.get_by_role("button", name="Turn left").click()
         phone.shows("#said", "Turn left")
+        consumer.shows(".messages li:first-child small", "Shown")
         phone.click("#said button")
         expect(phone.page.locator("#said")).to_be_empty()
         phone.shows(".messages li:first-child", "Turn left")

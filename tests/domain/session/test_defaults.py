@@ -35,7 +35,7 @@ EXPECTED = {
     Closed: {"is_dispatched": False},
     Session: {
         "version": 0, "head_hash": "", "events": 0, "ended_head_hash": None, "extensions": (), "extending": None,
-        "ended_by": None,
+        "ended_by": None, "messages_shown": 0,
     },
     SessionLimits: {
         "start_timeout_ms": 120_000, "drone_start_timeout_ms": 300_000, "funds_reserve_s": 30,
@@ -76,7 +76,7 @@ EXPECTED = {
         "assigned_at_ms": None, "started_at_ms": None, "ended_at_ms": None, "end_reason": None, "meter_state": None,
         "pause_reason": None, "clean_seconds": 0, "charged": 0, "settlement_tx_hash": None, "video_ref": None,
         "whep_url": None, "whip_url": None, "hold_tx_hash": None, "operator_distance_m": None,
-        "is_place_covered": None, "extension_tx_hash": None, "ended_by": None, "messages": (),
+        "is_place_covered": None, "extension_tx_hash": None, "ended_by": None, "messages": (), "messages_shown": 0,
     },
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ import pytest
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session import codec, machine
 from sightline.domain.session.machine import MESSAGES_MAX, MESSAGES_PER_MINUTE
-from sightline.domain.session.messages import End, EventKind, Extend, Party, Say
+from sightline.domain.session.messages import End, EventKind, Extend, MarkShown, Party, Say
 from sightline.domain.session.model import Live
 from tests.domain.builders import (
     LIMITS,
@@ -78,3 +78,20 @@ def test_only_a_live_session_takes_messages(session):
     refusal = machine.step(session, Say("left"), session.newest_ms + 1, LIMITS)
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.detail) == (Code.INVALID_STATE, "session:state")
+
+
+def test_messages_are_shown_up_to_the_number_that_the_device_has_shown():
+    session = after(after(a_live_session(), Say("left"), T0 + 1_000), Say("right"), T0 + 2_000)
+    assert session.messages_shown == 0
+    step = taken(machine.step(session, MarkShown(1), T0 + 3_000, LIMITS))
+    assert (step.session.messages_shown, step.events, step.effects) == (1, (), ())
+    assert codec.from_doc(codec.to_doc(step.session), step.session.version) == step.session
+    assert after(step.session, MarkShown(200), T0 + 4_000).messages_shown == 2
+
+
+def test_a_repeated_or_lower_number_leaves_the_session_as_it_is():
+    session = after(after(a_live_session(), Say("left"), T0 + 1_000), MarkShown(1), T0 + 2_000)
+    for number in (0, 1, 2):
+        assert taken(machine.step(session, MarkShown(number), T0 + 3_000, LIMITS)).session is session
+    assert taken(machine.step(a_live_session(), MarkShown(3), T0 + 3_000, LIMITS)).session.messages_shown == 0
+    assert "messages_shown" not in codec.to_doc(a_live_session())

@@ -554,6 +554,21 @@ async def test_a_message_is_a_recorded_event_and_the_receipt_verifies(world: Wor
     assert data_of(await consumer.key.get(path))["messages"] == []
 
 
+async def test_a_consumer_reads_that_the_operators_device_has_shown_its_message(world: World) -> None:
+    consumer, operator, _, path = await a_view(world)
+    async with watching(consumer.key, f"{path}/events") as session:
+        [sent] = data_of(await consumer.key.post(f"{path}/messages", {"text": "left"}))["messages"]
+        assert sent["shown"] is False
+        for _ in range(2):
+            [marked] = data_of(await operator.key.post(f"{path}/messages/shown", {"number": 1}))["messages"]
+            assert marked == {**sent, "shown": True}
+        await session.until("session", messages=[marked])
+    assert (await consumer.key.post(f"{path}/messages/shown", {"number": 1})).status_code == 403
+    assert (await operator.key.post(f"{path}/messages/shown", {"number": 0})).status_code == 400
+    data_of(await operator.key.post(f"{path}/end"))
+    assert (await operator.key.post(f"{path}/messages/shown", {"number": 1})).status_code == 409
+
+
 async def test_a_repeat_with_the_same_key_sends_once(world: World) -> None:
     consumer, _, _, path = await a_view(world)
     for _ in range(2):

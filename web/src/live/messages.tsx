@@ -1,27 +1,35 @@
 // What the consumer tells the operator during a view, on both sides.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { api, need, once, type Model } from "../api";
+import { api, need, once, type Client, type Model } from "../api";
 import { timeOf } from "../format";
 import { Button, Card, Icon } from "../parts";
 import { now, tell } from "../store";
 import { t, type Word } from "../strings";
 import { chime } from "./chime";
 
-type Message = Model["OperatorMessage"];
+type Message = Omit<Model["OperatorMessage"], "shown"> & { readonly shown?: boolean };
 /** For so long the newest message stays on the picture of the operator. */
 const SHOWN_MS = 10_000;
 const TEXT_MAX = 200;
 const USUAL: readonly Word[] = ["tellLeft", "tellRight", "tellCloser", "tellBack", "tellHold"];
 
-/** For who films: the newest message over the picture until a press or some seconds, with a sound when it comes. */
-export function Newest({ messages }: { messages: readonly Message[] }) {
+/**
+ * For who films: the newest message over the picture until a press or some seconds, with a sound when it comes. The viewer is told
+ * that it was shown; if that call fails, the next reading of the session repeats it.
+ */
+export function Newest({ client, id, messages }: { client: Client; id: string; messages: readonly Message[] }) {
   const closed = useSignal<number | null>(null);
   const newest = messages.at(-1);
   const isNew = newest !== undefined && now.value - Date.parse(newest.sentAt) < SHOWN_MS;
   useEffect(() => {
     if (isNew) chime();
   }, [newest?.number]);
+  const unmarked = newest?.shown === false && now.value > 0 && document.visibilityState === "visible" ? newest.number : null;
+  useEffect(() => {
+    if (unmarked === null) return;
+    client.POST("/api/v1/sessions/{id}/messages/shown", { params: { path: { id } }, body: { number: unmarked } }).catch(() => undefined);
+  }, [messages, unmarked]);
   return (
     <p class="said" role="alert" id="said">
       {isNew && newest.number !== closed.value && (
@@ -31,11 +39,11 @@ export function Newest({ messages }: { messages: readonly Message[] }) {
   );
 }
 
-/** The newest messages, the newest first. */
-export const Messages = ({ messages }: { messages: readonly Message[] }) =>
+/** The newest messages, the newest first; with `marks`, whether the operator's device has shown each. */
+export const Messages = ({ messages, marks = false }: { messages: readonly Message[]; marks?: boolean }) =>
   messages.length > 0 && (
     <ul class="messages" aria-label={t("messages")} tabIndex={0}>
-      {[...messages].reverse().map((each) => <li key={each.number}><time>{timeOf(each.sentAt)}</time> <span>{each.text}</span></li>)}
+      {[...messages].reverse().map((each) => <li key={each.number}><time>{timeOf(each.sentAt)}</time> <span>{each.text}</span>{marks && <small>{t(each.shown === true ? "messageShown" : "messageSent")}</small>}</li>)}
     </ul>
   );
 
@@ -58,7 +66,7 @@ export function Tell({ id, messages }: { id: string; messages: readonly Message[
         <Button id="tell" run={submit}>{t("send")}</Button>
       </form>
       <div class="row usual">{USUAL.map((word) => <Button key={word} run={() => send(t(word))}>{t(word)}</Button>)}</div>
-      <Messages messages={messages} />
+      <Messages messages={messages} marks />
       <p class="hint">{t("tellHint")}</p>
     </Card>
   );

@@ -357,7 +357,7 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
         {liveUrl.value !== null && isConnected && quality.value !== null && (
           <span class={`tag at-end ${quality.value.grade}`} id="quality" data-grade={quality.value.grade}><i class="dot" />{quality.value.height !== null && `${quality.value.height}p · `}{t(GRADES[quality.value.grade])}</span>
         )}
-        {job.value?.state === "LIVE" && !isElsewhere && <Newest messages={job.value.messages} />}
+        {job.value?.state === "LIVE" && !isElsewhere && <Newest client={client} id={job.value.id} messages={job.value.messages} />}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
       {locator.value?.isShared.value === true && !isElsewhere && (

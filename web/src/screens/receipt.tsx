@@ -117,7 +117,7 @@ export default function Receipt() {
 }
 
 /** What the consumer told the operator, by the recorded events. */
-const messagesOf = (events: Data["events"]): Model["OperatorMessage"][] =>
+const messagesOf = (events: Data["events"]): Omit<Model["OperatorMessage"], "shown">[] =>
   events.filter(({ kind }) => kind === "MESSAGE").map(({ sequence, atMs, facts }) => ({
     number: sequence, sentAt: new Date(atMs).toISOString(), text: String(facts.find(({ name }) => name === "text")?.value ?? ""),
   }));

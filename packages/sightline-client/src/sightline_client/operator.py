@@ -271,6 +271,8 @@ class Operator:
                 self._report("consumer_said", session_id=session.id, text=message.text)
                 if self._on_message is not None:
                     await _awaited(self._on_message(session, message))
+                    with suppress(SightlineError):
+                        await self._client.sessions.mark_messages_shown(session.id, message.number)
 
     async def _watch_availability(self) -> None:
         told: Availability | None = None

@@ -509,6 +509,15 @@ class AsyncSessions:
         path = f"/sessions/{segment(session_id)}/messages"
         return await self._transport.change(Session, "POST", path, {"text": text}, key=idempotency_key)
 
+    async def mark_messages_shown(self, session_id: str, number: int) -> Session:
+        """Say, as the operator, that the messages up to `number` were shown. A repeat changes nothing.
+
+        Raises:
+            InvalidStateError: The session is not LIVE.
+        """
+        path = f"/sessions/{segment(session_id)}/messages/shown"
+        return await self._transport.change(Session, "POST", path, {"number": number})
+
     async def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
         return await self._transport.change(

@@ -507,6 +507,15 @@ class Sessions:
         path = f"/sessions/{segment(session_id)}/messages"
         return self._transport.change(Session, "POST", path, {"text": text}, key=idempotency_key)
 
+    def mark_messages_shown(self, session_id: str, number: int) -> Session:
+        """Say, as the operator, that the messages up to `number` were shown. A repeat changes nothing.
+
+        Raises:
+            InvalidStateError: The session is not LIVE.
+        """
+        path = f"/sessions/{segment(session_id)}/messages/shown"
+        return self._transport.change(Session, "POST", path, {"number": number})
+
     def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
         return self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/end", key=idempotency_key)

@@ -73,7 +73,10 @@ class EventLines:
         if before is not None and session.max_duration_seconds > before.max_duration_seconds:
             until = "" if session.expires_at is None else f", until {time_text(session.expires_at)}"
             yield f"extended to {session.max_duration_seconds} s{until}"
-        last = before.messages[-1].number if before is not None and before.messages else 0
+        earlier = {} if before is None else {message.number: message for message in before.messages}
+        last = max(earlier, default=0)
         for message in session.messages:
             if message.number > last:
                 yield f"message {message.number}: {message.text}"
+            if message.shown and not (message.number in earlier and earlier[message.number].shown):
+                yield f"the operator's device has shown message {message.number}"

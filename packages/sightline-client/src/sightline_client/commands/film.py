@@ -158,12 +158,13 @@ def fleet(
     ),
     api: Url = None,
     online: Annotated[bool, typer.Option("--online", help="Also set the workspaces ONLINE.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make an operator workspace and a key for each camera of a CSV file, owned by SIGHTLINE_WALLET_KEY.
 
     It may be run again: what exists is kept, what changed is applied.
     """
-    with one_line_errors(), client(api) as sl:
+    with one_line_errors(as_json=as_json), client(api) as sl:
         from sightline_client.commands.fleet import run_fleet
 
-        raise typer.Exit(run_fleet(sl, own_wallet(), file, out, is_online=online))
+        raise typer.Exit(run_fleet(sl, own_wallet(), file, out, is_online=online, as_json=as_json))

@@ -7,6 +7,7 @@ because the run was killed or the answer did not arrive, is found by its label a
 
 import csv
 import io
+import json
 import os
 import re
 import sys
@@ -19,6 +20,7 @@ from typing import Final, final
 from sightline_client import ApiError, Sightline, SightlineError
 from sightline_client.commands.access import SCOPES
 from sightline_client.commands.options import AREA_RADIUS_M
+from sightline_client.commands.printing import print_value, print_warning
 from sightline_client.runtime import new_key
 from sightline_client.wallet import LocalWallet
 
@@ -169,11 +171,14 @@ def _problems(row: dict[str, str], surplus: int, lines_of: dict[str, int]) -> It
 class Fleet:
     """Makes the workspaces of one wallet, and their files, through a client that is signed in with the wallet."""
 
-    def __init__(self, api: Sightline, wallet: LocalWallet, directory: Path, *, is_online: bool) -> None:
+    def __init__(
+        self, api: Sightline, wallet: LocalWallet, directory: Path, *, is_online: bool, as_json: bool = False
+    ) -> None:
         self._api = api
         self._wallet = wallet
         self._directory = directory
         self._is_online = is_online
+        self._as_json = as_json
 
     def make(self, cameras: list[Camera]) -> int:
         """Make or complete workspace, key and environment file of each camera, and print a line for each.
@@ -192,20 +197,23 @@ class Fleet:
         made = refused = 0
         for camera in cameras:
             try:
-                sys.stdout.write(f"{self._make(camera, ids.get(camera.slug))}\n")
+                self._make(camera, ids.get(camera.slug))
                 made += 1
             except ApiError as error:
                 refused += 1
-                sys.stderr.write(f"{camera.slug}: {' '.join(str(error).split())}\n")
+                text = " ".join(str(error).split())
+                said = {"slug": camera.slug, "code": error.code, "message": text}
+                sys.stderr.write(f"{json.dumps(said) if self._as_json else f'{camera.slug}: {text}'}\n")
             except (SightlineError, OSError):
-                sys.stderr.write(
-                    f"Stopped at {camera.slug}: {made} of {len(cameras)} cameras are complete. Run the command again.\n"
+                text = (
+                    f"Stopped at {camera.slug}: {made} of {len(cameras)} cameras are complete. Run the command again."
                 )
+                print_warning(text, self._as_json)
                 raise
         return refused
 
-    def _make(self, camera: Camera, workspace_id: str | None) -> str:
-        """Make what is missing. Returns the line to print."""
+    def _make(self, camera: Camera, workspace_id: str | None) -> None:
+        """Make what is missing, and print what was done."""
         is_new = workspace_id is None
         if workspace_id is None:
             made = self._api.workspaces.create(self._wallet, slug=camera.slug, name=camera.slug, roles=["SUPPLIER"])
@@ -223,7 +231,15 @@ class Fleet:
         is_kept = self._write_file(workspace_id, path, camera)
         is_online = f", {workspace.availability_state}" if self._is_online else ""
         done, key = "made" if is_new else "kept", "kept" if is_kept else "made"
-        return f"{camera.slug}: workspace {done}{is_online}, key {key}: {path}"
+        said: dict[str, object] = {
+            "slug": camera.slug,
+            "workspaceId": workspace_id,
+            "workspace": done,
+            "availabilityState": str(workspace.availability_state),
+            "key": key,
+            "file": str(path),
+        }
+        print_value(said, self._as_json, f"{camera.slug}: workspace {done}{is_online}, key {key}: {path}")
 
     def _write_file(self, workspace_id: str, path: Path, camera: Camera) -> bool:
         """Write the camera's environment file, with a new key unless its present one is valid; True if it is."""
@@ -280,8 +296,12 @@ def _write_durably(path: Path, content: bytes) -> None:
     os.close(directory)
 
 
-def run_fleet(api: Sightline, wallet: LocalWallet, file: Path, directory: Path, *, is_online: bool) -> int:
+def run_fleet(
+    api: Sightline, wallet: LocalWallet, file: Path, directory: Path, *, is_online: bool, as_json: bool
+) -> int:
     """Make the fleet of a CSV file. Returns the exit code: 0, or 1 when a row is bad or a camera was refused.
+
+    With `as_json`, each line of stdout and of stderr is a JSON object.
 
     Raises:
         SightlineError: The server cannot be reached, or refuses the wallet.
@@ -290,8 +310,8 @@ def run_fleet(api: Sightline, wallet: LocalWallet, file: Path, directory: Path, 
     try:
         cameras = read_cameras(file)
     except FleetFileError as error:
-        sys.stderr.write("".join(f"{line}\n" for line in error.lines))
-        sys.stderr.write("Nothing was made.\n")
+        for line in (*error.lines, "Nothing was made."):
+            print_warning(line, as_json)
         return 1
     api.auth.sign_in(wallet)
-    return 1 if Fleet(api, wallet, directory, is_online=is_online).make(cameras) else 0
+    return 1 if Fleet(api, wallet, directory, is_online=is_online, as_json=as_json).make(cameras) else 0

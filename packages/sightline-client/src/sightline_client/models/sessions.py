@@ -59,6 +59,8 @@ class OperatorMessage(Model):
     """Counts the messages of the session from 1."""
     sent_at: Time
     text: str
+    shown: bool = False
+    """Whether the operator's device has said that it has shown it."""
 
 
 class Session(Model):
