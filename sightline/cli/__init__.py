@@ -11,7 +11,7 @@ from sightline.cli import admin, chain, street_map
 from sightline.cli.options import DEVELOP, HOST, ConfigFile, DataDir, load, settings_of
 from sightline_client.commands import application
 from sightline_client.commands.access import one_line_errors
-from sightline_client.commands.options import AsJson, lat_option, lng_option
+from sightline_client.commands.options import AsJson, lat_option, lng_option, usdc_argument
 
 app = typer.Typer()
 app.add_typer(admin.app, name="admin", rich_help_panel=HOST)
@@ -99,7 +99,7 @@ def _address(text: str) -> str:
 @app.command(rich_help_panel=DEVELOP)
 def faucet(
     address: Annotated[str, typer.Argument(callback=_address, help="Wallet address.")],
-    micro_usdc: Annotated[int, typer.Argument(min=1, help="Amount in micro-USDC.")],
+    amount: Annotated[int, usdc_argument("Amount in USDC, such as 5 or 0.50.")],
     as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
@@ -108,7 +108,7 @@ def faucet(
     from sightline.bootstrap.maintenance.faucet import run_faucet
 
     raise typer.Exit(
-        run_faucet(settings_of(config, as_json=as_json, data_dir=data_dir), address, micro_usdc, as_json=as_json)
+        run_faucet(settings_of(config, as_json=as_json, data_dir=data_dir), address, amount, as_json=as_json)
     )
 
 

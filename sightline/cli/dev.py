@@ -27,6 +27,7 @@ from sightline.http.console.manual import is_manual_built
 from sightline.http.links import other_devices_hint
 from sightline_client import AsyncSightline, ConflictError
 from sightline_client.commands.signals import stop_like_ctrl_c
+from sightline_client.models import Availability
 from sightline_client.money import MicroUsdc
 
 FUNDS: Final = 1_000_000_000
@@ -71,9 +72,11 @@ async def _serve(local: LocalServer, place: tuple[float, float], is_escrow: bool
         films = await local.funded_wallet(FUNDS, local.kept_wallet("operator"))
         operator = await local.join(films, "SUPPLIER", f"dev-operator-{suffix}")
         async with AsyncSightline(local.url, operator.key) as api:
+            # In a session of an earlier run with this directory it is BUSY: the device goes on with that one first.
+            is_busy = (await api.workspaces.get(operator.workspace_id)).availability_state == Availability.BUSY
             await api.workspaces.update(
                 operator.workspace_id,
-                availability_state="ONLINE",
+                availability_state=None if is_busy else Availability.ONLINE,
                 coverage_lat=place[0],
                 coverage_lng=place[1],
                 coverage_radius_meters=COVERAGE_M,

@@ -17,12 +17,15 @@ from sightline.system.files import write_durably
 from sightline_client import AsyncChain, AsyncSightline, SightlineError
 from sightline_client.commands.access import SCOPES
 from sightline_client.escrow import sign_mandate
+from sightline_client.money import MicroUsdc
 from sightline_client.runtime import unix_s
 from sightline_client.wallet import LocalWallet
 
 PLACE: Final = (52.520008, 13.404954)
 """Latitude and longitude of the example place of the documentation, in Berlin."""
 COVERAGE_M: Final = 2_000
+LOCAL_DEFAULTS: Final = {"SIGHTLINE_VIDEO_CLIP_SECONDS": "30"}
+"""Settings of a local server that the environment may change: every command can be tried."""
 LOCAL_SETTINGS: Final = {"SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK": "true"}
 """Webhooks can be tried with a program on the same machine."""
 ESCROW: Final = {"SIGHTLINE_FUNDS_POLICY": "escrow"}
@@ -117,7 +120,11 @@ class LocalServer:
         with self.log_path.open("ab") as log_file:
             self._log_start = log_file.tell()
             server = await trio.lowlevel.open_process(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log_file, env=os.environ | self._env
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                env=LOCAL_DEFAULTS | os.environ | self._env,
             )
         try:
             self.url = await self._await_ready(server)
@@ -171,7 +178,12 @@ class LocalServer:
     async def run(self, *args: str, **variables: str) -> str:
         """Run a Sightline program until it exits, with more environment variables. Returns its output."""
         command, env = [sys.executable, *args], os.environ | variables
-        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, env=env)
+        try:
+            done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False, env=env)
+        except BaseExceptionGroup as group:  # of the nursery in which the process runs
+            if group.subgroup(KeyboardInterrupt) is None:
+                raise
+            raise KeyboardInterrupt from None
         if done.returncode != 0:
             raise LocalServerError(f"{' '.join(args)}: exit code {done.returncode}: {done.stderr.decode()[-500:]}")
         return done.stdout.decode()
@@ -179,7 +191,7 @@ class LocalServer:
     async def fund(self, address: str, micro_usdc: int) -> None:
         """Send test USDC and native coin to a wallet."""
         data = str(self.directory / "data")
-        await self.run("-m", "sightline.cli", "faucet", address, str(micro_usdc), "--data-dir", data)
+        await self.run("-m", "sightline.cli", "faucet", address, str(MicroUsdc(micro_usdc).usdc), "--data-dir", data)
 
     def kept_wallet(self, name: str) -> LocalWallet:
         """The wallet of this name, the same in each run with this directory."""

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from sightline.cli import DEV_LAT, DEV_LNG
 from sightline.cli.dev import STARTING
-from sightline.cli.local import PLACE, own_command
+from sightline.cli.local import PLACE, LocalServer, own_command
 from sightline.domain.geofence import distance_m
 from sightline.http.schemas.sessions import CreateSessionBody
 
@@ -71,3 +72,9 @@ def test_dev_films_where_a_view_of_the_documents_or_of_berlin_in_the_console_is_
     within_m = CreateSessionBody.model_fields["radius_meters"].default
     for place in (PLACE, (int(lat) / 1_000, int(lng) / 1_000)):
         assert distance_m(DEV_LAT, DEV_LNG, *place) < within_m, place
+
+
+def test_ctrl_c_while_a_program_of_the_local_server_runs_is_no_group_of_errors(tmp_path: Path) -> None:
+    interrupts = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(600)"
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(LocalServer(tmp_path).run, "-c", interrupts)

@@ -128,6 +128,11 @@ def test_a_price_above_the_limit_is_given_in_usdc() -> None:
     assert "0.07128 USDC, above max_charge 0.0001 USDC. " in str(MaxChargeError(71_280, 100, 0))
 
 
+def test_a_limit_that_was_meant_in_usdc_is_told_apart_from_one_that_is_too_low() -> None:
+    assert str(MaxChargeError(71_280, 5, 0)).endswith('counts micro-USDC: for 5 USDC pass max_charge=usdc("5").')
+    assert str(MaxChargeError(71_280, 1_000, 0)).endswith("Raise max_charge.")
+
+
 @pytest.mark.parametrize("path", ["/api/v1", "/console/", "/sightline/mcp"])
 def test_the_url_of_a_page_is_refused_as_the_url_of_a_server(path: str) -> None:
     with pytest.raises(InvalidArgumentError, match="leave out the path"):
@@ -267,6 +272,12 @@ def test_a_session_that_nobody_signed_for_names_the_wallet_of_program_and_comman
     assert "Deposit" in str(InsufficientCreditError(402, body | {"detail": "session:funds"}))
 
 
+UNSIGNED = (
+    "This service holds the session's amount before it starts. Sign the terms of a quote and send them as payment, or "
+    "give the workspace a mandate (PUT /wallet/mandate)"
+)
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -276,10 +287,14 @@ def test_a_session_that_nobody_signed_for_names_the_wallet_of_program_and_comman
         (MaxChargeError(2, 1, 0), "above --max-charge 0.000001 USDC. Raise --max-charge."),
         (NoOperatorError(1.5, 2.5, 0), "or wait longer (`sightline watch --wait`)."),
         (NoOperatorError(1.5, 2.5, 0, SESSION_ID), f"in your session {SESSION_ID}: end that first (`sightline end"),
-        (EndNotConfirmedError(SESSION_ID, None), f"confirmed. Run `sightline end {SESSION_ID}`, until"),
+        (EndNotConfirmedError(SESSION_ID, None, "gone"), f"confirmed (gone). Run `sightline end {SESSION_ID}`, until"),
         (
             InsufficientCreditError(402, {"detail": "session:consent"}),
             "To sign, set SIGHTLINE_WALLET_KEY to the private",
+        ),
+        (
+            InsufficientCreditError(402, {"detail": "session:consent", "hint": UNSIGNED}),
+            "before it starts. The wallet signs for it, or a mandate of the workspace pays",
         ),
     ],
 )
@@ -464,7 +479,7 @@ def test_frames_into_a_place_that_is_no_directory_are_refused_in_one_line_before
     for options in ([], ["--json"]):
         done = CliRunner().invoke(application(), ["watch", "1", "2", "--out", str(taken), *options], env=env)
         assert (done.exit_code, done.stdout) == (1, "")
-        assert f"{taken}: File exists. Check --out." in done.stderr
+        assert f"{taken}: This is a file, not a directory. Check --out." in done.stderr
     assert json.loads(done.stderr)["code"] == "FileExistsError"
 
 

@@ -399,9 +399,7 @@ def test_the_directory_that_was_given_to_dev_has_the_faucet_and_a_wrong_one_name
     assert "export SIGHTLINE_API_KEY=" in wrong.stdout
     assert wrong.stderr.startswith("The workspace and its key exist, but the faucet failed: No embedded chain")
     assert wrong.stderr.count("running server") == 1
-    assert re.search(
-        r"`sightline faucet 0x\w{40} 5000000 --data-dir DIRECTORY`, then `sightline approve 5`", wrong.stderr
-    )
+    assert re.search(r"`sightline faucet 0x\w{40} 5 --data-dir DIRECTORY`, then `sightline approve 5`", wrong.stderr)
 
 
 def test_a_wallet_without_funds_is_told_what_it_needs_and_approve_gives_the_allowance(dev: dict[str, Any]) -> None:
@@ -418,17 +416,22 @@ def test_a_wallet_without_funds_is_told_what_it_needs_and_approve_gives_the_allo
     env = {"SIGHTLINE_API_KEY": new["apiKey"], "SIGHTLINE_WALLET_KEY": new["walletKey"]}
     warning = json.loads(empty)["warning"]
     assert f"The wallet is empty. Send USDC to {new['walletAddress']}, then run `sightline approve 5`" in warning
-    assert f"`sightline faucet {new['walletAddress']} 5000000`" in warning
+    assert f"`sightline faucet {new['walletAddress']} 5`" in warning
 
     place = (str(dev["lat"]), str(dev["lng"]))
     session_id, warned = said("request", *place, **env)
+    with Sightline(dev["url"], new["apiKey"]) as sl:
+        while sl.sessions.get(session_id.strip()).accrued_micro_usdc == 0:
+            pass
     said("end", session_id.strip(), **env)
     assert "The wallet covers nothing of the" in warned
+    assert f"`sightline receipt {session_id.strip()}` says why" in said("wallet", **env)[0]
+    assert ", not paid" in said("sessions", **env)[0]
     assert f"Send USDC to {new['walletAddress']}: its balance is 0. Run `sightline approve " in warned
 
     without_gas = sightline(dev, "approve", "5", code=1, **env)
     assert f"The wallet {new['walletAddress']} has 0 of the chain's native coin" in without_gas
-    said("faucet", new["walletAddress"], "5000000", "--data-dir", dev["dataDir"])
+    said("faucet", new["walletAddress"], "5", "--data-dir", dev["dataDir"])
     allowed = json.loads(said("approve", "5", "--json", **env)[0])
     assert (allowed["owner"], allowed["value"]) == (new["walletAddress"], "5000000")
 
@@ -461,7 +464,7 @@ def test_operators_commands_print_json(dev: dict[str, Any]) -> None:
     (port,) = [each for each in listed if each["variable"] == "SIGHTLINE_PORT"]
     assert (port["value"], port["source"]) == (8099, "environment")
     paid = json.loads(sightline(dev, "faucet", "0x" + "11" * 20, "7", "--json", *data))
-    assert (paid["amountMicroUsdc"], paid["txHash"][:2]) == ("7", "0x")
+    assert (paid["amountMicroUsdc"], paid["txHash"][:2]) == ("7000000", "0x")
 
 
 def test_the_commands_read_server_and_key_from_a_file(dev: dict[str, Any], tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ async def test_a_view_whose_server_is_gone_says_that_it_tries_to_end_the_session
         wire.is_out = True
         with pytest.raises(NotReachedError) as lost:
             await view.refresh()
-        with pytest.raises(EndNotConfirmedError):
+        with pytest.raises(EndNotConfirmedError, match=r"confirmed \(Cannot reach http"):
             await view.__aexit__(NotReachedError, lost.value, None)
     said = [each.getMessage() for each in caplog.records if each.name == "sightline_client.transport"]
     first, second = [re.sub(r" \d+ s\.$", "", text) for text in said]

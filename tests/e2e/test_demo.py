@@ -74,7 +74,9 @@ def a_dev(directory: Path) -> Iterator[dict[str, Any]]:
             assert dev.wait(60) == 0
 
 
-def test_the_key_of_dev_with_escrow_pays_for_a_view_and_another_run_has_the_same_consumer(data_directory: Path) -> None:
+def test_the_key_of_dev_with_escrow_pays_for_a_view_and_another_run_has_its_consumer_and_view(
+    data_directory: Path,
+) -> None:
     with a_dev(data_directory) as said, Sightline(said["url"], said["consumerKey"]) as sl:
         with sl.view(said["lat"], said["lng"], seconds=60) as view:
             while view.refresh().clean_seconds == 0:
@@ -82,9 +84,17 @@ def test_the_key_of_dev_with_escrow_pays_for_a_view_and_another_run_has_the_same
             assert view.session.funds_state == "HELD"
         assert sl.config().is_escrow
         assert view.receipt().charged > 0
+        running = sl.sessions.create(said["lat"], said["lng"], seconds=300)
+        sl.sessions.dispatch(running.id)
+        while sl.sessions.get(running.id).clean_seconds == 0:
+            pass
     with a_dev(data_directory) as again, Sightline(again["url"], again["consumerKey"]) as sl:
         assert again["consumerWalletKey"] == said["consumerWalletKey"]
-        assert [each.id for each in sl.sessions.list(view="consumer")] == [view.session.id]
+        assert [each.id for each in sl.sessions.list(view="consumer")] == [running.id, view.session.id]
+        proved = sl.sessions.get(running.id).clean_seconds
+        while sl.sessions.get(running.id).clean_seconds == proved:
+            pass
+        assert sl.sessions.end(running.id).end_reason == "CONSUMER_ENDED"
 
 
 async def test_a_revoked_allowance_ends_the_session_and_its_charge_is_paid_when_it_is_restored(server: Server) -> None:

@@ -10,6 +10,7 @@ from sightline.bootstrap.maintenance.error_lines import print_error
 from sightline.chain.embedded.faucet import open_running_faucet
 from sightline.config import Settings
 from sightline.domain.errors import SightlineError
+from sightline.domain.units import usdc_text
 from sightline.system.ids import SystemIds
 
 
@@ -37,7 +38,9 @@ def run_faucet(settings: Settings, address: str, amount_micro: int, *, as_json: 
             }
             sys.stdout.write(json.dumps(facts) + "\n")
         else:
-            sys.stdout.write(f"{payment.address} got {payment.amount_micro} micro-USDC in {payment.tx_hash}\n")
+            sys.stdout.write(
+                f"{payment.address} got {usdc_text(payment.amount_micro)} test USDC in {payment.tx_hash}\n"
+            )
 
     try:
         trio.run(pay)

@@ -251,6 +251,11 @@ def reason_of(error: BaseException) -> str:
     return str(cause or error) or type(error).__name__
 
 
+def first_sentence(error: BaseException) -> str:
+    """What went wrong, without the steps that follow; the name of the class if an error says nothing."""
+    return str(error).partition(". ")[0].rstrip(".") or type(error).__name__
+
+
 class NotReachedError(SightlineError):
     """No connection to the server could be made. The call had no effect.
 
@@ -296,6 +301,10 @@ class InvalidIdError(InvalidArgumentError):
         super().__init__(f"{value[:80]!r} is not an id. Pass the id as the server returned it.")
 
 
+_MISTAKEN_FOR_USDC: Final = 100
+"""Up to here an amount of micro-USDC, which pays for no second, is probably meant in USDC."""
+
+
 class MaxChargeError(SightlineError):
     """The price of the requested seconds exceeds `max_charge`. Nothing was requested.
 
@@ -306,6 +315,8 @@ class MaxChargeError(SightlineError):
     def __init__(self, price: int, max_charge: int, affordable_s: int) -> None:
         self.affordable_s = affordable_s
         remedy = f"Request at most {affordable_s} s, or raise max_charge." if affordable_s else "Raise max_charge."
+        if 0 < max_charge <= _MISTAKEN_FOR_USDC:
+            remedy = f'max_charge counts micro-USDC: for {max_charge} USDC pass max_charge=usdc("{max_charge}").'
         shown = [f"{Decimal(amount) / 1_000_000} USDC" for amount in (price, max_charge)]
         super().__init__(f"The price is {shown[0]}, above max_charge {shown[1]}. {remedy}")
 
@@ -359,7 +370,7 @@ class EndNotConfirmedError(SightlineError):
         idempotency_key: Key of the creation, if the client has it.
     """
 
-    def __init__(self, session_id: str | None, idempotency_key: str | None) -> None:
+    def __init__(self, session_id: str | None, idempotency_key: str | None, reason: str) -> None:
         self.session_id = session_id
         self.idempotency_key = idempotency_key
         step = (
@@ -367,7 +378,7 @@ class EndNotConfirmedError(SightlineError):
             if session_id is not None
             else f"Repeat sessions.create with idempotency_key={idempotency_key!r}, then end the session."
         )
-        super().__init__(f"The end of the session could not be confirmed. {step}")
+        super().__init__(f"The end of the session could not be confirmed ({reason}). {step}")
 
 
 class ViewNotEnteredError(SightlineError, RuntimeError):

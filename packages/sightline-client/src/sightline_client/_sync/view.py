@@ -22,6 +22,7 @@ from sightline_client.errors import (
     SightlineError,
     UnavailableError,
     ViewNotEnteredError,
+    first_sentence,
 )
 from sightline_client.escrow import Payment, TypedDataSigner, sign_payment
 from sightline_client.frame import Frame
@@ -352,7 +353,7 @@ class View:
             if self._session is not None and self._session.state.is_over:
                 raise  # the task was cancelled, and the session has ended nevertheless
             session_id = None if self._session is None else self._session.id
-            raise EndNotConfirmedError(session_id, self._key) from error
+            raise EndNotConfirmedError(session_id, self._key, first_sentence(error)) from error
 
     def _end_what_was_created(self) -> None:
         if self._session is None:

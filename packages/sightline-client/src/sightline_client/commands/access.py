@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -40,6 +41,7 @@ _WORDS: Final = (
     (r"\burl= or SIGHTLINE_URL\b", "--api or SIGHTLINE_URL"),
     (r"\bPass key= or set SIGHTLINE_API_KEY\b", "Set SIGHTLINE_API_KEY"),
     (r"\bkey= or SIGHTLINE_API_KEY\b", "SIGHTLINE_API_KEY"),
+    (r"\bmax_charge counts micro-USDC: for .*", "Raise --max-charge."),
     (r"\bmax_charge\b", "--max-charge"),
     (r"\bCall sessions\.end\('[^']*'\), or run\b", "Run"),
     (r"\bLeave its view, or call sessions\.end\('[^']*'\); (`sightline end [^`]*`) on the command line\b", r"Run \1"),
@@ -49,6 +51,8 @@ _WORDS: Final = (
     (r"\bwhere the quote has available_operators \(`sightline quote`\)", "where `sightline quote` counts an operator"),
     (r"\bpass the wallet of the key's workspace as payer=.* set (SIGHTLINE_WALLET_KEY) to its private key\b",
      r"set \1 to the private key of the workspace's wallet"),
+    (r"Sign the terms of .* send them as payment, or give the workspace a mandate \(PUT /wallet/mandate\)",
+     "The wallet signs for it, or a mandate of the workspace pays"),
 )  # fmt: skip
 """What errors of the client say for a Python program, and what that is for a command."""
 PROBE_S: Final = 1.0
@@ -115,7 +119,9 @@ def _is_about_a_value(error: Exception) -> bool:
 def _file_error(error: OSError) -> str:
     if error.filename is None:
         return str(error)
-    return ". ".join([f"{error.filename}: {error.strerror}", *getattr(error, "__notes__", ())])
+    is_file = isinstance(error, FileExistsError) and Path(error.filename).is_file()
+    reason = "This is a file, not a directory" if is_file else error.strerror
+    return ". ".join([f"{error.filename}: {reason}", *getattr(error, "__notes__", ())])
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """The commands `sightline quote` and `sightline wallet`: what a session costs, and what may be spent."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,13 +16,15 @@ from sightline_client.runtime import unix_s
 # The commands import the client when they run, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Sightline
-    from sightline_client.models import Quote, StoredMandate, Wallet
+    from sightline_client.models import Quote, Session, StoredMandate, Wallet
     from sightline_client.money import MicroUsdc
 
 PANEL: Final = "Watch"
 """Heading of `sightline --help`."""
 
 SET_MANDATE: Final = "`sightline mandate --per-session 1 --per-day 10`"
+SESSIONS_READ: Final = 100
+"""Newest sessions in which `wallet` looks for charges that are not paid."""
 RAISE_LIMITS: Final = "Raise the limits that it set on the settlement contract, in the console under Wallet."
 
 app = typer.Typer()
@@ -60,7 +63,19 @@ def wallet(api: Url = None, as_json: AsJson = False) -> None:
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         found, is_escrow = sl.wallet.get(), sl.config().is_escrow
         mandate = stored_mandate(sl) if is_escrow and not as_json else None
-    print_value(found, as_json, "\n".join(_wallet_lines(found, is_escrow, mandate)))
+        unpaid = _unpaid(sl) if found.held_micro_usdc and not as_json else []
+    print_value(found, as_json, "\n".join(_wallet_lines(found, is_escrow, mandate, unpaid)))
+
+
+def _unpaid(sl: "Sightline") -> "list[Session]":
+    """Return the newest sessions of the key's workspace whose charge is not paid, if the key may read sessions."""
+    from sightline_client.errors import NotAuthorizedError
+
+    try:
+        ended = islice(sl.sessions.list(view="consumer", state=["ENDED"]), SESSIONS_READ)
+        return [session for session in ended if session.is_unpaid]
+    except NotAuthorizedError:
+        return []
 
 
 def stored_mandate(sl: "Sightline") -> "StoredMandate | None":
@@ -84,11 +99,16 @@ def mandate_text(mandate: "StoredMandate") -> str:
     )
 
 
-def _wallet_lines(found: "Wallet", is_escrow: bool, mandate: "StoredMandate | None") -> Iterator[str]:
+def _wallet_lines(
+    found: "Wallet", is_escrow: bool, mandate: "StoredMandate | None", unpaid: "Sequence[Session]"
+) -> Iterator[str]:
     yield f"wallet     {found.wallet_address}, amounts in USDC"
     yield f"balance    {found.tracked_balance.usdc}"
     yield f"allowance  {found.tracked_allowance.usdc}"
-    yield f"held       {found.held_micro_usdc.usdc} for open sessions"
+    yield f"held       {found.held_micro_usdc.usdc} for open sessions and charges that are not paid yet"
+    for session in unpaid:
+        amount, why = session.charged_micro_usdc.usdc, f"`sightline receipt {session.id}` says why"
+        yield f"not paid   {amount} for session {session.id}: {why}"
     if is_escrow:
         yield f"in escrow  {found.escrowed_micro_usdc.usdc}"
         from sightline_client.money import MicroUsdc
@@ -205,7 +225,7 @@ def warn_of_an_empty_wallet(sl: "Sightline", *, as_json: bool) -> None:
     given = "" if config.is_escrow else ", then run `sightline approve 5` to let sessions be paid from it"
     test_money = (
         f" The Wallet page of {sl.url}/console/ gives test USDC where the service has a faucet; on its machine so does "
-        f"`sightline faucet {found.wallet_address} 5000000`, with its --data-dir."
+        f"`sightline faucet {found.wallet_address} 5`, with its --data-dir."
         if config.environment == "TEST"
         else ""
     )

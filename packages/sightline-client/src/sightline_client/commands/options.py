@@ -108,6 +108,11 @@ def amount(text: str) -> int:
         raise typer.BadParameter(str(error)) from error
 
 
+def usdc_argument(explained: str) -> Any:
+    """An argument as `usdc_option`."""
+    return typer.Argument(parser=amount, metavar="USDC", help=explained)
+
+
 def usdc_option(explained: str) -> Any:
     """An option with an amount in USDC, such as 0.50; its value is in micro-USDC."""
     return typer.Option(parser=amount, metavar="USDC", help=explained)

@@ -91,7 +91,8 @@ def _table(found: "list[Session]") -> "Iterator[str]":
     for session in found:
         place = f"{session.requested_lat}, {session.requested_lng}"
         charge = session.charged_micro_usdc if session.state.is_over else session.accrued_micro_usdc
-        row = (session.id, session.state, place, time_text(session.created_at), str(charge.usdc), end_text(session))
+        why = end_text(session) + (", not paid" if session.is_unpaid else "")
+        row = (session.id, session.state, place, time_text(session.created_at), str(charge.usdc), why)
         yield ROW.format(*row).rstrip()
 
 
@@ -159,12 +160,12 @@ def _withdraw(sl: "Sightline", session_id: str) -> None:
     Raises:
         EndNotConfirmedError: The server did not confirm it.
     """
-    from sightline_client.errors import EndNotConfirmedError, SightlineError
+    from sightline_client.errors import EndNotConfirmedError, SightlineError, first_sentence
 
     try:
         _end(sl, session_id)
     except SightlineError as error:
-        raise EndNotConfirmedError(session_id, None) from error
+        raise EndNotConfirmedError(session_id, None, first_sentence(error)) from error
 
 
 def _end(sl: "Sightline", session_id: str) -> "Session":

@@ -205,7 +205,7 @@ def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -
     from sightline_client import Chain
     from sightline_client.money import MicroUsdc
 
-    faucet = f"faucet {wallet.address} {amount}"
+    faucet = f"faucet {wallet.address} {MicroUsdc(amount).usdc}"
     command = [sys.executable, "-m", "sightline_client", *faucet.split(), "--data-dir", str(data_dir)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  own command, no shell
     if done.returncode != 0:

@@ -111,6 +111,11 @@ class Session(Model):
     messages: list[OperatorMessage] = Field(default_factory=list)
     """While LIVE: the consumer's newest 10 messages to the operator, oldest first."""
 
+    @property
+    def is_unpaid(self) -> bool:
+        """Whether the session has ended with a charge for which no payment is confirmed."""
+        return self.state == "ENDED" and self.charged_micro_usdc > 0 and self.settlement_tx_hash is None
+
 
 class AssignedSession(Session):
     """A session that was just assigned to an operator."""
