@@ -23,6 +23,7 @@ from sightline.bootstrap.importing import importing
 from sightline.bootstrap.listeners.own_tls import FOLDER, OwnTls, issue, own_address
 from sightline.bootstrap.listeners.ports import Ports, reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
+from sightline.bootstrap.membership.bus import require_protected_nats
 from sightline.bootstrap.options.frame_signing import require_signing
 from sightline.bootstrap.server_run import RunOptions
 from sightline.config import Settings
@@ -91,6 +92,7 @@ def prepare(settings: Settings) -> Iterator[Prepared]:
         settings = settings.model_copy(update={"data_dir": directory})
         check_tls_files(settings)
         require_signing(settings)
+        require_protected_nats(settings)
         restrict_new_files()
         own_tls = _issue_certificate(settings) if settings.tls_auto else None
         if own_tls is not None:

@@ -29,7 +29,6 @@ from sightline.bootstrap.database import open_migrated_database, open_relations,
 from sightline.bootstrap.failures.errors import check_setting
 from sightline.bootstrap.failures.line import database_setting
 from sightline.bootstrap.failures.retry import StartRetry
-from sightline.bootstrap.membership.bus import require_protected_nats
 from sightline.bootstrap.membership.member import keep_lease, open_membership
 from sightline.bootstrap.membership.peer_wakeups import connect_wakeups
 from sightline.bootstrap.options.actors import actor_limits
@@ -73,7 +72,6 @@ log = structlog.get_logger("sightline")
 async def open_core(base: Base, children: Children, media: WorkerTemplate) -> AsyncIterator[Core]:
     """Start everything below HTTP and recover the actors; stop it in reverse order when the block ends."""
     settings, clock = base.settings, base.clock
-    require_protected_nats(settings)
     retry = StartRetry(settings.startup_timeout_seconds, database_setting(settings))
     chain_chosen = chain_options(settings, base.public_url)
     access = WatchAccess()

@@ -8,6 +8,7 @@ from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.maintenance.findings import Level
 from sightline.bootstrap.maintenance.service_checks import check_nats
 from sightline.bootstrap.membership.bus import require_protected_nats
+from sightline.bootstrap.process import prepare
 from sightline.config import Settings
 
 PROTECTED = [
@@ -53,3 +54,9 @@ def test_others_are_refused_unless_a_setting_accepts_them(url: str, lack: str) -
 def test_files_of_the_settings_count(tmp_path: Path) -> None:
     require_protected_nats(settings_of("nats://nats-1", nats_ca=tmp_path, nats_credentials=tmp_path))
     require_protected_nats(settings_of("nats://nats-1", nats_cert=tmp_path, nats_key=tmp_path))
+
+
+def test_they_are_refused_before_anything_is_started_or_made(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="no TLS"), prepare(settings_of("nats://nats-1", data_dir=tmp_path)):
+        pass
+    assert [each.name for each in tmp_path.iterdir()] == ["server.lock"]
