@@ -135,7 +135,9 @@ def ready_text(said: Mapping[str, object], lines: str, *, has_manual: bool, mand
     )
     manual = f"Manual: {said['url']}/manual/\n" if has_manual else ""
     return f"""Sightline runs at {said["url"]}. The key is that of a funded consumer.
-An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it. Data: {said["dataDir"]} Log: {said["logFile"]}
+An operator films {said["lat"]}, {said["lng"]}. Ctrl-C stops it.
+Data: {said["dataDir"]}
+Log: {said["logFile"]}
 {pays}
 {lines}{own_command()} watch {said["lat"]} {said["lng"]} --seconds 60 --out frames
 

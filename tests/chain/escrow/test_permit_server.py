@@ -129,6 +129,8 @@ async def test_a_mandate_that_a_command_sets_lets_the_key_buy_without_the_wallet
             server, consumer, "wallet"
         )
         assert "has no mandate. `sightline mandate" in await command(server, consumer, "mandate", code=1)
+        none = json.loads(await command(server, consumer, "mandate", "--json", code=1))
+        assert (none["code"], none["detail"]) == ("NOT_FOUND", "wallet:mandate")
         assert "both limits" in await command(server, consumer, *limits[:3], code=2)
         refused = json.loads(await command(server, consumer, *request, code=1, SIGHTLINE_WALLET_KEY=""))
         assert refused["detail"] == "session:consent"
@@ -155,5 +157,6 @@ async def test_a_mandate_that_a_command_sets_lets_the_key_buy_without_the_wallet
         assert (some["mandatePerSessionUsdc"], some["mandatePerDayUsdc"], some["availableUsdc"]) == ("1", "2.5", "1")
         bought = json.loads(await command(server, consumer, *request, SIGHTLINE_WALLET_KEY=""))
         assert bought["state"] == "ASSIGNED"
-        assert "forgotten" in await command(server, consumer, "mandate", "--revoke")
+        revoked = json.loads(await command(server, consumer, "mandate", "--revoke", "--json"))
+        assert (revoked["isRevoked"], revoked["maxPerSession"]) == (True, "1000000")
         assert "has no mandate" in await command(server, consumer, "mandate", "--revoke", code=1)

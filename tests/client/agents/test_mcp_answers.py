@@ -54,6 +54,10 @@ async def test_a_place_whose_only_operator_films_for_the_caller_is_not_called_em
             place = (await client.call_tool("check_place", PLACE)).structured_content
             assert (place["availableOperators"], place["ownSessionId"]) == (0, session_id)
             assert f"Your own view {session_id}" in place["nextStep"]
+            wish = PLACE | {"quote_id": place["quoteId"], "max_charge_usdc": "1"}
+            said = await refusal(client, "request_view", **wish)
+            assert said.startswith(f"NO_OPERATOR: Your own view {session_id} has the operator of this place")
+            assert said.endswith("This request is CANCELLED, charged 0 USDC.")
 
 
 async def test_a_server_that_keeps_no_video_says_so_before_a_link_to_a_clip_is_given() -> None:

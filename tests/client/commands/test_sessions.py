@@ -166,7 +166,7 @@ async def test_a_line_is_told_to_the_operator_of_a_live_session() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
         session_id = (await world.live(consumer, operator))["id"]
-        said = await sightline(world, consumer, "tell", session_id, "turn left")
+        said = await sightline(world, consumer, "tell", session_id, "turn", "left")
         as_json = await sightline(world, consumer, "tell", session_id, "hold still", "--json")
         read = data_of(await operator.key.get(f"/api/v1/sessions/{session_id}"))["messages"]
         empty = await sightline(world, consumer, "tell", session_id, " ")

@@ -183,6 +183,7 @@ async def test_a_payment_that_the_wallet_does_not_cover_is_not_waited_for(tmp_pa
             )
             last = (await watch.rest())[-1]
         receipt = await sightline(world, consumer, "receipt", session_id, "--wait", "0.1")
+        question = await sightline(world, consumer, "receipt", session_id)
         nursery.cancel_scope.cancel()
     assert watch.process.returncode == 1
     assert last.startswith(f"The payment of session {session_id}, 0.0")
@@ -191,6 +192,7 @@ async def test_a_payment_that_the_wallet_does_not_cover_is_not_waited_for(tmp_pa
     told, late = receipt.stderr.splitlines()
     assert told == f"{last} Waiting for that, at most 0.1 s."
     assert "is PENDING after 0.1 s" in late
+    assert (question.returncode, question.stderr) == (1, f"{last}\n"), "a question does not wait"
 
 
 async def test_ctrl_c_before_an_operator_came_says_in_one_sentence_what_was_done(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "route:unknown": "Check url= or SIGHTLINE_URL: it is the address of the server without a path.",
     "session:consent": "Sign the terms again; `sightline mandate` shows the workspace's mandate, or sets another one.",
     "session:funds": "Deposit USDC; without escrow, give the settlement contract an allowance for it too.",
+    "wallet:mandate": "`sightline mandate --per-session 1 --per-day 10` sets one.",
     "wallet:unpaid": "`sightline approve` gives the allowance. The charge is then paid by itself.",
     "clip:off": "Fetch frames instead.",
     "clip:signed": "Ask for the clip without signed.",

@@ -59,6 +59,7 @@ try:
         ANOTHER_VIEW,
         NO_MANDATE,
         NOTHING_ADDED,
+        YOURS_RUNS_THERE,
         PlaceAnswer,
         ReceiptAnswer,
         SessionAnswer,
@@ -641,7 +642,7 @@ async def _require_video(sl: AsyncSightline, session_id: str) -> None:
 
 async def _until_live(sl: AsyncSightline, session_id: str) -> Session:
     """Have an operator dispatched, and wait until the session is LIVE or the time is up."""
-    session = await sl.sessions.get(session_id)
+    session, is_looked_for = await sl.sessions.get(session_id), False
     with anyio.move_on_after(LIVE_WITHIN_S):
         while not session.state.is_over and session.state != SessionState.LIVE:
             if session.state == SessionState.REQUESTED:
@@ -652,6 +653,9 @@ async def _until_live(sl: AsyncSightline, session_id: str) -> Session:
                 except UnavailableError as error:
                     if error.detail != NO_OPERATOR:
                         raise
+                    if not is_looked_for:
+                        is_looked_for = True
+                        await _require_free(sl, session)
                 except RateLimitedError:
                     await _close(sl, session_id)
                     raise
@@ -664,6 +668,20 @@ async def _until_live(sl: AsyncSightline, session_id: str) -> Session:
             f"charged {session.charged_micro_usdc.usdc} USDC. Check the place again later."
         )
     return session
+
+
+async def _require_free(sl: AsyncSightline, session: Session) -> None:
+    """Close a session for which nobody comes because the caller's own view has the only operator of the place."""
+    try:
+        quote = await sl.quote(session.requested_lat, session.requested_lng, seconds=session.max_duration_seconds)
+    except SightlineError:
+        return
+    if quote.own_session_id is not None:
+        closed = await _close(sl, session.id)
+        raise ToolError(
+            f"NO_OPERATOR: {YOURS_RUNS_THERE.format(session_id=quote.own_session_id)} This request is {closed.state}, "
+            f"charged {closed.charged_micro_usdc.usdc} USDC."
+        )
 
 
 async def _close(sl: AsyncSightline, session_id: str) -> Session:

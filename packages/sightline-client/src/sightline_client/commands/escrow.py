@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sightline_client.commands.access import client, one_line_errors, own_wallet, own_workspace_id
-from sightline_client.commands.funds import SET_MANDATE, mandate_text, stored_mandate
+from sightline_client.commands.funds import mandate_text
 from sightline_client.commands.options import AsJson, Url, amount, http_url, usdc_option
 from sightline_client.commands.printing import print_value, print_warning
 from sightline_client.runtime import unix_s
@@ -90,16 +90,13 @@ def mandate(
         if per_session is not None and per_day is not None:
             _set_mandate(sl, config, per_session, per_day, days, as_json=as_json)
             return
-        found = stored_mandate(sl)
-        if found is None:
-            raise ValueError(f"The workspace has no mandate. {SET_MANDATE} sets one.")
-        if revoke:
-            sl.wallet.delete_mandate()
+        found = sl.wallet.delete_mandate() if revoke else sl.wallet.mandate()
     revoked = (
         "The service has forgotten the mandate, and buys nothing more under it. The contract takes it until its end; "
         "`sightline approve 0` takes the allowance back."
     )
-    print_value(found, as_json, revoked if revoke else f"API keys may spend, in USDC, {mandate_text(found)}")
+    said: dict[str, object] = found.model_dump(mode="json", by_alias=True) | {"isRevoked": revoke}
+    print_value(said, as_json, revoked if revoke else f"API keys may spend, in USDC, {mandate_text(found)}")
 
 
 def _set_mandate(
@@ -120,6 +117,10 @@ def _set_mandate(
     )
     kept: StoredMandate = sl.wallet.set_mandate(signed)
     print_value(kept, as_json, f"API keys may spend, in USDC, {mandate_text(kept)}")
+    if per_session > per_day:
+        print_warning(
+            f"The limit of a day counts first: a session costs at most {kept.max_per_day.usdc} USDC.", as_json
+        )
     allowed = _allowance(sl)
     if allowed is not None and allowed < per_session:
         print_warning(

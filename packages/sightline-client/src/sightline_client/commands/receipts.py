@@ -32,6 +32,8 @@ SKIPPED: Final = {
     "transactionMissing": "the node does not have the transaction",
 }
 
+WAIT_S: Final = 120.0
+
 app = typer.Typer()
 
 
@@ -49,7 +51,10 @@ def _deployment(text: str | None) -> "TrustedDeployment | None":
 @app.command(rich_help_panel=PANEL)
 def receipt(
     session_id: SessionId,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until the payment is confirmed.")] = 120.0,
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds to wait until the payment is confirmed; default: 120, 0 if it is refused."),
+    ] = None,
     deployment: Annotated[
         str | None,
         typer.Option(
@@ -101,13 +106,13 @@ def receipt(
             raise unanswered
 
 
-def _settled(sl: "Sightline", session_id: str, wait_s: float, *, as_json: bool) -> "Receipt":
-    """Wait for the payment. Says at once if the wallet does not cover it, and waits for that too."""
+def _settled(sl: "Sightline", session_id: str, wait_s: float | None, *, as_json: bool) -> "Receipt":
+    """Wait for the payment. Says at once if the wallet does not cover it; waits for that too if a time is given."""
     from sightline_client.errors import ReceiptError
 
     try:
         with refused_payment_explained(sl):
-            return sl.sessions.settled_receipt(session_id, wait_s=wait_s)
+            return sl.sessions.settled_receipt(session_id, wait_s=WAIT_S if wait_s is None else wait_s)
     except ReceiptError as error:
         if error.refused_for is None or not wait_s:
             raise

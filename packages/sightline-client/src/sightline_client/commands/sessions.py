@@ -223,13 +223,13 @@ def extend(
 @app.command(rich_help_panel=PANEL)
 def tell(
     session_id: SessionId,
-    text: Annotated[str, typer.Argument(help="One line of at most 200 characters, such as 'turn left'.")],
+    text: Annotated[list[str], typer.Argument(help="One line of at most 200 characters, such as: turn left.")],
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell the operator of a LIVE session something. It costs nothing."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        session = sl.sessions.message(session_id, text)
+        session = sl.sessions.message(session_id, " ".join(text))
     sent = session.messages[-1]
     print_value(sent, as_json, f"Message {sent.number}: {sent.text}")
 
