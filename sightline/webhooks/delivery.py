@@ -66,6 +66,8 @@ class DeliveryOptions(Value, kw_only=True):
 
     retry_seconds: tuple[int, ...] = RETRY_SECONDS
     idle_s: float = IDLE_S
+    due_every_s: float = 1.0
+    """How often retries, and what a call made due, are looked for while no event comes."""
     backlog_every_s: float = 15.0
 
 
@@ -96,6 +98,7 @@ class WebhookDispatcher:
         self._options = options or DeliveryOptions()
         self._sends = Sends(self._send, client, most=IN_FLIGHT_MAX, idle_s=self._options.idle_s)
         self._failing_in_flight = 0
+        self._look_for_due_s = 0.0
         self.statistics = DeliveryStatistics()
 
     async def run(self) -> None:
@@ -115,13 +118,17 @@ class WebhookDispatcher:
 
     async def _round(self) -> bool:
         """Prepare events and start what is due."""
-        published = await self._publish()
+        published, now_s = await self._publish(), trio.current_time()
+        if not published and now_s < self._look_for_due_s:
+            return False
         free = self._sends.free
         jobs = await self._store.claim_deliveries(
             limit=free, failing_max=max(0, min(free, FAILING_IN_FLIGHT_MAX - self._failing_in_flight))
         )
         self._failing_in_flight += sum(job.endpoint.is_troubled for job in jobs)
         self._sends.start(jobs)
+        if not jobs:
+            self._look_for_due_s = now_s + self._options.due_every_s
         return bool(published or jobs)
 
     async def _publish(self) -> int:
@@ -157,6 +164,7 @@ class WebhookDispatcher:
             log.warning("webhook_not_recorded", webhook_id=job.message.id, error=str(error))
         finally:
             self._failing_in_flight -= job.endpoint.is_troubled
+            self._look_for_due_s = 0.0  # a workspace may have more that waited for this one
 
     async def _attempt(self, job: DeliveryJob) -> None:
         headers, began = self._signer.headers(job.endpoint, job.message, self._clock.now_ms()), trio.current_time()

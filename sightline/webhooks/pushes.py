@@ -35,6 +35,8 @@ log = structlog.get_logger("sightline.pushes")
 SUBSCRIPTIONS_MAX: Final = 20
 """Browsers of one workspace."""
 IN_FLIGHT_MAX: Final = 64
+IDLE_S: Final = 1.0
+"""How often the database is asked when nothing happens. A push service takes longer than that to deliver."""
 TIMEOUT_S: Final = 10.0
 """Of one attempt. Less than the lease of a claim."""
 RETRY_MS: Final = (1_000, 2_000, 4_000, 8_000, 16_000)
@@ -168,7 +170,7 @@ class PushDispatcher:
         self._vapid = vapid
         self._clock = clock
         self._ids = ids
-        self._sends = Sends(self._send, client, most=IN_FLIGHT_MAX)
+        self._sends = Sends(self._send, client, most=IN_FLIGHT_MAX, idle_s=IDLE_S)
         self.may_receive: MayReceive = _nobody
         self.statistics = PushStatistics()
 

@@ -58,7 +58,7 @@ class WatcherOptions(Value, kw_only=True):
     """
     poll_ms: int = 200
     """Between rounds while the chain moves: in the BUSY_MS after a new block, a changed wallet, or a wake."""
-    idle_ms: int = 1_000
+    idle_ms: int = 2_000
     """Between other rounds, if it is longer than `poll_ms`."""
     start_block: int = 0
     """First block of a new wallet's history: the deployment of the settlement contract."""
