@@ -46,7 +46,9 @@ export function Running() {
   useEffect(() => {
     if (live === "") return;
     const read = (each: string): Promise<void> => need(api.GET("/api/v1/sessions/{id}", { params: { path: { id: each } } })).then(tell);
-    const timer = setInterval(() => live.split(" ").forEach((each) => void read(each).catch(() => undefined)), READ_EVERY_MS);
+    const readAll = (): void => live.split(" ").forEach((each) => void read(each).catch(() => undefined));
+    readAll();
+    const timer = setInterval(readAll, READ_EVERY_MS);
     return () => clearInterval(timer);
   }, [live]);
   const parties = [...told.value.values()].filter(isParty);

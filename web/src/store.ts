@@ -212,8 +212,17 @@ export async function signOut(): Promise<void> {
   leave();
 }
 
+/** The cost never falls: the higher one of two readings is the newer one. */
+const withCost = (session: Session, { accruedMicroUsdc, cleanSeconds }: Pick<Session, "accruedMicroUsdc" | "cleanSeconds">): Session =>
+  BigInt(accruedMicroUsdc) > BigInt(session.accruedMicroUsdc) ? { ...session, accruedMicroUsdc, cleanSeconds } : session;
+
 export function tell(session: Session): void {
-  told.value = new Map(told.value).set(session.id, session);
+  told.value = new Map(told.value).set(session.id, withCost(session, told.value.get(session.id) ?? session));
+}
+/** The meter of a session is read more often than the session. */
+export function tellMeter(meter: Model["Meter"]): void {
+  const known = told.value.get(meter.sessionId);
+  if (known !== undefined) tell(withCost(known, meter));
 }
 
 /** Another operator may have the session by now: it is no longer a job of this workspace. */

@@ -17,7 +17,7 @@ import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Field, I
 import { draftAgain } from "../place/draft";
 import { nameOfPlace, placeOf, titleOf } from "../place/names";
 import { link, place } from "../router";
-import { config, mayChange, notify, now, refreshFunds, report, tell, told, unpaidText, unpayable, workspace, type Session } from "../store";
+import { config, mayChange, notify, now, refreshFunds, report, tell, tellMeter, told, unpaidText, unpayable, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 
@@ -40,6 +40,7 @@ export default function Watch() {
   const isOpen = useSignal(true);
   const snapshots = useSignal<readonly (Still | Clip)[]>([]);
   useEffect(() => () => snapshots.value.forEach((each) => URL.revokeObjectURL(each.url)), [id]);
+  const learn = (read: Meter): void => tellMeter((meter.value = read));
 
   const reading = useReading(async () => {
     try {
@@ -55,7 +56,7 @@ export default function Watch() {
       onState: (state) => (isOpen.value = state),
       onEvent: (name, data) => {
         if (name === "session") tell((session.value = data as Session));
-        if (name === "meter") meter.value = data as Meter;
+        if (name === "meter") learn(data as Meter);
         if (name === "location") operator.value = data as Position;
       },
     });
@@ -66,7 +67,7 @@ export default function Watch() {
   useEffect(() => {
     if (!isLive.value) return;
     const read = async (): Promise<void> => {
-      if (!document.hidden) meter.value = await need(api.GET("/api/v1/sessions/{id}/meter", { params: { path: { id } } }));
+      if (!document.hidden) learn(await need(api.GET("/api/v1/sessions/{id}/meter", { params: { path: { id } } })));
     };
     const timer = setInterval(() => void read().catch(() => undefined), METER_EVERY_MS);
     return () => clearInterval(timer);
