@@ -109,10 +109,10 @@ export default function Watch() {
           ) : (
             <Waiting session={shown} mayAct={mayAct} />
           )}
-          {rest !== "" && <p class="wish">{rest}</p>}
           {meter.value !== null && shown.state === "LIVE" && <Pause session={shown} meter={meter.value} />}
-          {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}
           {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
+          {rest !== "" && <p class="wish">{rest}</p>}
+          {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={!isOpen.value} />
