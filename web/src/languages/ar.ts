@@ -296,6 +296,10 @@ export const arabic: Catalogue = {
   more: "اعرض المزيد",
 
   receiptTitle: "الإيصال",
+  theRequest: "الطلب",
+  askedFor: "المدة المطلوبة",
+  extendedBy: "تمديد بمقدار",
+  agreedMost: "الحد الأقصى المتفق عليه",
   print: "اطبع",
   paid: "المحتسب",
   toOperator: "للمصوّر",

@@ -296,6 +296,10 @@ export const german: Catalogue = {
   more: "Mehr anzeigen",
 
   receiptTitle: "Beleg",
+  theRequest: "Die Anfrage",
+  askedFor: "Angefragt",
+  extendedBy: "Verlängert um",
+  agreedMost: "Vereinbart höchstens",
   print: "Drucken",
   paid: "Berechnet",
   toOperator: "An die filmende Seite",

@@ -294,6 +294,10 @@ export const english = {
   more: "Show more",
 
   receiptTitle: "Receipt",
+  theRequest: "The request",
+  askedFor: "Asked for",
+  extendedBy: "Extended by",
+  agreedMost: "Agreed maximum",
   print: "Print",
   paid: "Charged",
   toOperator: "To the operator",

@@ -14,7 +14,7 @@ import { REASONS, wordOf } from "../live/reasons";
 import { reopenedBy } from "../live/reopened";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Field, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
-import { draftAgain } from "../place/draft";
+import { AskAgain } from "../place/again";
 import { nameOfPlace, placeOf, titleOf } from "../place/names";
 import { link, place } from "../router";
 import { config, mayChange, notify, now, refreshFunds, report, tell, tellMeter, told, unpaidText, unpayable, workspace, type Session } from "../store";
@@ -178,7 +178,8 @@ function Waiting({ session, mayAct }: { session: Session; mayAct: boolean }) {
     <div class="stage">
       <Empty icon={session.state === "ENDED" ? "check" : "clock"} title={t(session.state === "ENDED" ? "ended" : "notStarted")} text={endingOf(session, workspace.value?.id)}>
         <div class="row centre">
-          {session.state === "ENDED" ? <a id="to-receipt" class="button main" href={link("receipt", session.id)}>{t("seeReceipt")}</a> : <a id="ask-again" class="button main" href={link("buy")} onClick={() => draftAgain(session)}>{t("askAgain")}</a>}
+          {session.state === "ENDED" && <a id="to-receipt" class="button main" href={link("receipt", session.id)}>{t("seeReceipt")}</a>}
+          {mayAct && <AskAgain session={session} kind={session.state === "ENDED" ? "plain" : "main"} />}
         </div>
       </Empty>
     </div>
