@@ -5,7 +5,7 @@ import { api, need, once } from "./api";
 import { clock, usdc, withoutFee } from "./format";
 import { endingOf, noteEnd } from "./live/endings";
 import { Badge, Button, Confirm, Icon } from "./parts";
-import { nameOfPlace, placeOf, titleOf } from "./place/names";
+import { calledIn } from "./place/names";
 import { link, place } from "./router";
 import { canBuy, now, refreshFunds, tell, told, workspace, type Session } from "./store";
 import { t } from "./strings";
@@ -95,9 +95,6 @@ export function Running() {
     </>
   );
 }
-
-/** What was asked for and where, as far as both have words. */
-const calledIn = (session: Session): string => [...new Set([titleOf(session), nameOfPlace(session)])].filter(Boolean).join(" · ") || placeOf(session);
 
 async function close(session: Session): Promise<void> {
   const params = { path: { id: session.id }, header: once() };

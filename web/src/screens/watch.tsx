@@ -17,7 +17,7 @@ import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Field, I
 import { AskAgain } from "../place/again";
 import { nameOfPlace, placeOf, titleOf } from "../place/names";
 import { link, place } from "../router";
-import { config, mayChange, notify, now, refreshFunds, report, tell, tellMeter, told, unpaidText, unpayable, workspace, type Session } from "../store";
+import { awaited, config, fieldOf, mayChange, notify, now, refreshFunds, report, tell, tellMeter, told, unpaidText, unpayable, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 
@@ -335,7 +335,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
           ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
         ]}
       />
-      {canExtend && unpaid !== null && <p class="hint" id="extend-unpaid">{unpaidText(unpaid)} <a href={link("wallet")}>{t("navWallet")}</a></p>}
+      {canExtend && unpaid !== null && <p class="hint" id="extend-unpaid">{unpaidText(unpaid)} <a href={link("wallet", fieldOf(unpaid))} onClick={() => (awaited.value = { extra: more, total: hold + more, view: session.id })}>{t(unpaid.why === "short" ? "addFunds" : "raiseLimits")}</a></p>}
       {canExtend && moreS > 0 && (
         <div class="form">
           <Field label={t("extendBy")}>
