@@ -82,7 +82,7 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         end_view(consumer)
         consumer.shows("#ask-again")
         consumer.click("#to-receipt")
-        consumer.shows("#instructions", "North gate. Look at the queue")
+        consumer.shows("#asked-instructions", "North gate. Look at the queue")
         expect(consumer.page.locator("#asked-for")).to_have_text("5:00")
         expect(consumer.page.locator("#extended-by")).to_have_text("1:00")
         consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)

@@ -126,7 +126,7 @@ function Asked({ receipt: { session, events }, whole, isEarned }: { receipt: Dat
   const asked = session.maxDurationSeconds - extensions.reduce((sum, each) => sum + each, 0);
   return (
     <Card title={t("theRequest")}>
-      {whole?.instructions && <p class="wish" id="instructions">{whole.instructions}</p>}
+      {whole?.instructions && <p class="wish" id="asked-instructions">{whole.instructions}</p>}
       <Facts
         rows={[
           [t("askedFor"), <span id="asked-for">{clock(asked)}</span>],
