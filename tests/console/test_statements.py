@@ -92,6 +92,7 @@ def test_a_month_shows_what_was_charged_and_earned_and_gives_files(browser: Brow
             charged = consumer.page.locator("#charged").inner_text().replace("\u00a0", " ")
         assert statement_shows(consumer, "#statement-charged") == charged
         consumer.shows("main", "This month is not over")
+        consumer.shows(".rows li:has(a[href*=receipt])", "North gate")
         review.look(consumer, "statement-consumer")
         rows = list(csv.DictReader(io.StringIO(downloaded(consumer, "CSV").decode())))
         assert [each["side"] for each in rows] == ["consumer"]

@@ -77,10 +77,14 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         consumer.page.select_option("#extend-by", "60")
         consumer.click("#extend")
         consumer.shows(".facts", "6:00")
-        phone.shows(".notices", "The viewer asks for more time")
+        phone.shows(".notices", re.compile("The viewer has extended the view by.*1:00"))
         expect(consumer.page.locator(".facts [role=timer]")).to_have_text(re.compile(r"5:\d\d"))
         end_view(consumer)
+        consumer.shows("#ask-again")
         consumer.click("#to-receipt")
+        consumer.shows("#asked-instructions", "North gate. Look at the queue")
+        expect(consumer.page.locator("#asked-for")).to_have_text("5:00")
+        expect(consumer.page.locator("#extended-by")).to_have_text("1:00")
         consumer.shows(".badge.confirmed", within_ms=PATIENCE_MS)
         consumer.click("#verify")
         expect(consumer.page.locator("[data-check][data-state=right]")).to_have_count(5, timeout=PATIENCE_MS)
@@ -97,4 +101,7 @@ def test_a_stranger_gets_to_a_verified_receipt_by_clicks(browser: Browser, serve
         expect(consumer.page.locator("[data-check=hashChain][data-state=wrong]")).to_contain_text(
             "events[2]", timeout=PATIENCE_MS
         )
+        consumer.click("#ask-again")
+        expect(consumer.page.locator("#instructions")).to_have_value("North gate. Look at the queue")
+        expect(consumer.page.locator("#duration"), "without the extension").to_have_value("300")
         assert consumer.problems == operator.problems == phone.problems == []

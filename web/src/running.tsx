@@ -5,7 +5,7 @@ import { api, need, once } from "./api";
 import { clock, usdc, withoutFee } from "./format";
 import { endingOf, noteEnd } from "./live/endings";
 import { Badge, Button, Confirm, Icon } from "./parts";
-import { nameOfPlace, placeOf, titleOf } from "./place/names";
+import { calledIn } from "./place/names";
 import { link, place } from "./router";
 import { canBuy, now, refreshFunds, tell, told, workspace, type Session } from "./store";
 import { t } from "./strings";
@@ -46,7 +46,9 @@ export function Running() {
   useEffect(() => {
     if (live === "") return;
     const read = (each: string): Promise<void> => need(api.GET("/api/v1/sessions/{id}", { params: { path: { id: each } } })).then(tell);
-    const timer = setInterval(() => live.split(" ").forEach((each) => void read(each).catch(() => undefined)), READ_EVERY_MS);
+    const readAll = (): void => live.split(" ").forEach((each) => void read(each).catch(() => undefined));
+    readAll();
+    const timer = setInterval(readAll, READ_EVERY_MS);
     return () => clearInterval(timer);
   }, [live]);
   const parties = [...told.value.values()].filter(isParty);
@@ -93,9 +95,6 @@ export function Running() {
     </>
   );
 }
-
-/** What was asked for and where, as far as both have words. */
-const calledIn = (session: Session): string => [...new Set([titleOf(session), nameOfPlace(session)])].filter(Boolean).join(" · ") || placeOf(session);
 
 async function close(session: Session): Promise<void> {
   const params = { path: { id: session.id }, header: once() };

@@ -24,17 +24,18 @@ export const now = signal(serverNow());
 setInterval(() => (now.value = serverNow()), 1000);
 
 export const config = signal<Model["ChainConfig"] | null>(null);
-/** Why the wallet cannot pay: it is `short` of money, or of `allowance`, or `limited` by its own limits on the contract; with what it can pay. */
+/** Why the wallet cannot pay: it is `short` of money, or of `allowance`, or one of its own limits on the contract is too low; with what it can pay. */
 export interface Unpayable {
-  why: "short" | "allowance" | "limited";
+  why: "short" | "allowance" | "per-session" | "per-day";
   most: bigint;
 }
+/** The field of the wallet's page that raises what is too low; none for money. */
+export const fieldOf = ({ why }: Unpayable): string => (why === "short" ? "" : why);
 export function unpaidText({ why, most }: Unpayable): string {
   const amount = usdc(most);
-  if (why === "short") return t("notEnough", { amount });
-  return why === "allowance" ? t("overAllowance", { amount }) : t("overLimits", { amount });
+  const words = { short: "notEnough", allowance: "overAllowance", "per-session": "overSession", "per-day": "overDay" } as const;
+  return t(words[why], { amount });
 }
-const smaller = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 /** Whether the wallet can pay `extra` more, for a session that costs `total` at most. Null if it can, or if its funds are not known. */
 export function unpayable(extra: bigint, total: bigint): Unpayable | null {
   const wallet = funds.value;
@@ -45,11 +46,13 @@ export function unpayable(extra: bigint, total: bigint): Unpayable | null {
   if (available < extra) return { why: balance < extra ? "short" : "allowance", most: available };
   const { limits } = wallet;
   if (limits === null) return null;
-  const most = smaller(BigInt(limits.perSessionMicroUsdc) - (total - extra), BigInt(limits.leftTodayMicroUsdc));
-  return most < extra ? { why: "limited", most: most < 0n ? 0n : most } : null;
+  const [each, today] = [BigInt(limits.perSessionMicroUsdc) - (total - extra), BigInt(limits.leftTodayMicroUsdc)];
+  const [why, most] = each < today ? (["per-session", each] as const) : (["per-day", today] as const);
+  return most < extra ? { why, most: most < 0n ? 0n : most } : null;
 }
-/** What a request costs at most that the wallet could not pay. The wallet's page says what is missing, and leads back to the request. */
-export const awaited = signal<bigint | null>(null);
+/** What the wallet could not pay: `extra` more, for a session that costs `total` at most. The wallet's page says what is missing, and
+ * leads back to the view that is extended, or to the request. */
+export const awaited = signal<{ extra: bigint; total: bigint; view: string | null } | null>(null);
 /** Whether a movement into the wallet came from the contract, which returns what it held and was not used. */
 export const isReturned = ({ fromAddress }: Model["WalletEvent"]): boolean => fromAddress.toLowerCase() === config.value?.settlementAddress.toLowerCase();
 /** undefined: not known yet; null: nobody is signed in. */
@@ -212,8 +215,17 @@ export async function signOut(): Promise<void> {
   leave();
 }
 
+/** The cost never falls: the higher one of two readings is the newer one. */
+const withCost = (session: Session, { accruedMicroUsdc, cleanSeconds }: Pick<Session, "accruedMicroUsdc" | "cleanSeconds">): Session =>
+  BigInt(accruedMicroUsdc) > BigInt(session.accruedMicroUsdc) ? { ...session, accruedMicroUsdc, cleanSeconds } : session;
+
 export function tell(session: Session): void {
-  told.value = new Map(told.value).set(session.id, session);
+  told.value = new Map(told.value).set(session.id, withCost(session, told.value.get(session.id) ?? session));
+}
+/** The meter of a session is read more often than the session. */
+export function tellMeter(meter: Model["Meter"]): void {
+  const known = told.value.get(meter.sessionId);
+  if (known !== undefined) tell(withCost(known, meter));
 }
 
 /** Another operator may have the session by now: it is no longer a job of this workspace. */

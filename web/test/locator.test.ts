@@ -17,6 +17,7 @@ let isOffline = false;
 let take: Take = () => undefined;
 let refuse: (error: { code: number }) => void = () => undefined;
 let locator: Locator;
+let asked: { found: Take; failed: typeof refuse } | null = null;
 
 const settle = async (): Promise<void> => {
   for (let turn = 0; turn < 20; turn++) await new Promise((done) => setImmediate(done));
@@ -29,6 +30,7 @@ beforeEach(() => {
   const geolocation = {
     watchPosition: (found: Take, failed: typeof refuse) => ((take = found), (refuse = failed), 1),
     clearWatch: () => undefined,
+    getCurrentPosition: (found: Take, failed: typeof refuse) => void (asked = { found, failed }),
   };
   const kept = new Map<string, string>();
   const localStorage = { getItem: (name: string) => kept.get(name) ?? null, setItem: (name: string, value: string) => kept.set(name, value), removeItem: (name: string) => kept.delete(name) };
@@ -46,6 +48,20 @@ beforeEach(() => {
 afterEach(() => {
   locator.stop();
   mock.timers.reset();
+});
+
+test("while somebody asks for the position, it is being checked, and the answer counts at once", async () => {
+  refuse({ code: 1 });
+  assert.equal(locator.error.value, "positionRefused");
+  const checked = locator.check();
+  assert.equal(locator.isChecking.value, true);
+  asked?.found({ coords: { latitude: 52.5, longitude: 13.4, accuracy: 8.4 } });
+  await checked;
+  assert.deepEqual([locator.isChecking.value, locator.error.value, locator.fix.value?.lat], [false, null, 52.5]);
+  const refused = locator.check();
+  asked?.failed({ code: 1 });
+  await refused;
+  assert.deepEqual([locator.isChecking.value, locator.error.value], [false, "positionRefused"]);
 });
 
 test("a position is sent at once, and one that was not measured again is not", async () => {

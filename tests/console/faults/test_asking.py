@@ -29,11 +29,11 @@ TURKU, ESPOO, LUND, VISBY = (60.451813, 22.266630), (60.205490, 24.655899), (55.
 MALMO = (55.605870, 13.000730)
 
 
-def limit(consumer: Tab, each: str) -> None:
-    """Set the most that one session may take from the wallet."""
+def limit(consumer: Tab, each: str, day: str = "100") -> None:
+    """Set the most that one session and one day may take from the wallet."""
     consumer.go("wallet")
     consumer.page.fill("#per-session", each)
-    consumer.page.fill("#per-day", "100")
+    consumer.page.fill("#per-day", day)
     consumer.click("button:has-text('Set both limits')")
     consumer.shows(".field:has(#per-session)", each)
 
@@ -92,10 +92,16 @@ def test_a_price_above_the_wallets_own_limits_is_not_requested_and_leads_to_them
         limit(consumer, "0.01")
         consumer.go("buy")
         consumer.page.fill("#place", f"{TURKU[0]}, {TURKU[1]}")
-        consumer.shows(".banner.warn", "leave 0.01 USDC")
+        consumer.shows(".banner.warn", "The limit per session that your wallet set leaves 0.01")
         expect(consumer.page.locator("#request")).to_be_disabled()
         consumer.click("#to-limits")
-        consumer.shows(".banner.info", "limits that your wallet set")
+        consumer.shows(".banner.info", "The limit per session")
+        expect(consumer.page.locator("#per-session")).to_be_focused()
+        limit(consumer, "50", "0.02")
+        consumer.click("#to-request")
+        consumer.shows(".banner.warn", re.compile(r"The limit per day that your wallet set leaves 0\.02\sUSDC today"))
+        consumer.click("#to-limits")
+        expect(consumer.page.locator("#per-day")).to_be_focused()
         limit(consumer, "50")
         consumer.shows(".banner.good", "can pay your request now")
         consumer.page.fill("#allowance", "9")
@@ -119,7 +125,10 @@ def test_more_time_than_the_wallets_limits_allow_is_not_bought_and_a_refused_pay
         session_id = request_view(consumer, "The wall")
         operator.click("#start")
         consumer.shows("#extend[disabled]")
-        consumer.shows("#extend-unpaid", "limits that your wallet set")
+        consumer.shows("#extend-unpaid", "The limit per session that your wallet set")
+        consumer.click("#extend-unpaid a")
+        consumer.shows(".banner.info", re.compile(r"The extension needs 0\.\d+\sUSDC more"))
+        consumer.click("#to-request")
         consumer.shows("#proved", re.compile(r"0:0[1-9]"))
         limit(consumer, "0.000001")
         consumer.go(f"watch/{session_id}")

@@ -40,9 +40,9 @@ ASKS_AT_A_PRESS = """(() => {
     setTimeout(() => failed({ code: GeolocationPositionError.PERMISSION_DENIED }));
     return 0;
   };
-  geolocation.getCurrentPosition = (...given) => ((isAsked = true), ask(...given));
+  geolocation.getCurrentPosition = (...given) => (window.answer = () => ((isAsked = true), ask(...given)));
 })();"""
-"""Some browsers ask for the permission again only for a call that is made in a press."""
+"""Some browsers ask for the permission again only for a call that is made in a press; `answer` allows it."""
 LIGHT_AND_ZOOM = """(() => {
   window.lens = {};
   const track = MediaStreamTrack.prototype;
@@ -180,6 +180,9 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         phone.page.reload()
         phone.shows("#no-position", "The position is not allowed")
         phone.page.locator("#no-position button", has_text="Check the position again").click()
+        phone.shows("#no-position", "Checking the position…")
+        expect(phone.page.locator("#no-position")).not_to_contain_text("not allowed")
+        phone.page.evaluate("window.answer()")
         phone.shows(".badge.online")
         expect(phone.page.locator("#no-position")).to_have_count(0)
         review.done(consumer, operator, phone)
@@ -250,6 +253,7 @@ def test_a_phone_without_a_camera_gets_no_request_until_it_can_film_again(browse
         phone.page.evaluate(LOSE_THE_CAMERA)
         phone.shows("#no-requests", "No requests come to this phone until its camera works.")
         phone.shows(".badge.paused", "No camera")
+        expect(phone.page.locator("main")).not_to_contain_text("the whole workspace")  # no control is beside it
         review.look(phone, "camera-no-camera", (PHONE,))
         sent.clear()
         phone.until("(before) => window.positions >= before + 3", phone.page.evaluate("window.positions"))
@@ -327,7 +331,17 @@ def test_of_two_phones_with_one_key_one_films_and_the_other_can_take_over(browse
         expect(second.page.locator("#other-device, #film-instead")).to_have_count(0)
         consumer.picture("playing", within_ms=PATIENCE_MS)
         consumer.shows(".badge.live")
-        stop_filming(second)
+        # A phone that is gone leaves a view that ends by itself, unless another one goes on.
+        second.page.close()
+        first.shows("#film-instead.main")
+        first.shows(".page-head .badge.paused", "Paused")
+        first.shows(".card .banner.warn", "The device that films it sends nothing.")
+        first.shows(".card .banner.warn", re.compile(r"ends by itself in 0:[1-5]\d"))
+        review.look(first, "camera-paused-elsewhere", (PHONE,))
+        first.click("#film-instead")
+        first.shows("#sending[data-sending=sending]")
+        consumer.shows(".badge.live")
+        stop_filming(first)
         consumer.shows("#to-receipt")
         for phone in (first, second):
             phone.allowed += (r"404 \([\w ]+\) \S*/whip/",)

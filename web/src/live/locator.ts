@@ -16,6 +16,7 @@ const BEAT_MS = 2000;
 /** Positions that are kept while they cannot be sent, and how many of them go in one call. */
 const KEPT_MAX = 200;
 const BATCH_MAX = 50;
+const CHECK_TIMEOUT_MS = 10_000;
 /** A watch stays silent while the device stands still, and a second question is then not answered either: start it again. */
 const SILENCE_MS = 1500;
 /** So many times within so long another device was ahead: it still sends. Once is usual after a reload. */
@@ -30,6 +31,8 @@ const TAKE_OVER_TRIES = 5;
 export class Locator {
   readonly fix = signal<Fix | null>(null);
   readonly error = signal<Word | null>(null);
+  /** Whether somebody asked for the position, and the browser has not answered. */
+  readonly isChecking = signal(false);
   readonly sentAt = signal<number | null>(null);
   readonly missed = signal(0);
   /** Whether another device sends positions of this workspace too. */
@@ -102,6 +105,16 @@ export class Locator {
     keep(this.name, String(sequence));
   }
 
+  /** Ask for the position in a press, so that the browser asks for the permission. */
+  async check(): Promise<void> {
+    this.isChecking.value = true;
+    const options = { enableHighAccuracy: true, timeout: CHECK_TIMEOUT_MS };
+    await new Promise<void>((done) =>
+      navigator.geolocation.getCurrentPosition((found) => done(this.take(found)), (error) => done(this.fail(error)), options),
+    );
+    this.isChecking.value = false;
+  }
+
   stop(): void {
     navigator.geolocation.clearWatch(this.watch);
     clearInterval(this.timer);
@@ -113,6 +126,7 @@ export class Locator {
   }
   private readonly take = ({ coords }: GeolocationPosition): void => {
     this.error.value = null;
+    this.isChecking.value = false;
     this.fix.value = { lat: coords.latitude, lng: coords.longitude, accuracyMeters: coords.accuracy, atMs: Date.now() };
     void this.beat();
   };

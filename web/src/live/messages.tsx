@@ -12,6 +12,8 @@ type Message = Omit<Model["OperatorMessage"], "shown"> & { readonly shown?: bool
 /** For so long the newest message stays on the picture of the operator. */
 const SHOWN_MS = 10_000;
 const TEXT_MAX = 200;
+/** A longer message has smaller letters, so that all of it is on the picture of a phone. */
+const LONG = 60;
 const USUAL: readonly Word[] = ["tellLeft", "tellRight", "tellCloser", "tellBack", "tellHold"];
 
 /**
@@ -31,7 +33,7 @@ export function Newest({ client, id, messages }: { client: Client; id: string; m
     client.POST("/api/v1/sessions/{id}/messages/shown", { params: { path: { id } }, body: { number: unmarked } }).catch(() => undefined);
   }, [messages, unmarked]);
   return (
-    <p class="said" role="alert" id="said">
+    <p class={(newest?.text.length ?? 0) > LONG ? "said long" : "said"} role="alert" id="said">
       {isNew && newest.number !== closed.value && (
         <Button run={() => (closed.value = newest.number)}><span>{newest.text}</span><Icon name="cross" /><span class="sr">{t("close")}</span></Button>
       )}

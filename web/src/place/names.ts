@@ -27,3 +27,6 @@ export function placeOf(session: Where): string {
   const name = nameOfPlace(session);
   return name === null ? at : `${name} · ${at}`;
 }
+/** What was asked for and where, as far as both have words. */
+export const calledIn = (session: Where & { instructions: string | null }): string =>
+  [...new Set([titleOf(session), nameOfPlace(session)])].filter(Boolean).join(" · ") || placeOf(session);

@@ -14,7 +14,7 @@ import { keepName } from "../place/names";
 import { DURATIONS, RADII, draftOf } from "../place/draft";
 import { chosenName, keepPlace, keptPlace, placeAt } from "../place/place";
 import { go, link } from "../router";
-import { awaited, funds, mayChange, notify, now, refreshFunds, report, unpaidText, unpayable, workspace } from "../store";
+import { awaited, fieldOf, funds, mayChange, notify, now, refreshFunds, report, unpaidText, unpayable, workspace } from "../store";
 import { t } from "../strings";
 
 /** Without an open page of the console the server ends the view after this time. Pages that show the view renew it. */
@@ -118,8 +118,8 @@ export default function Buy() {
   const findMoney = (): void => {
     keepPlace(where.value);
     if (!isSetUp()) return go("start");
-    awaited.value = hold;
-    go("wallet");
+    awaited.value = { extra: hold, total: hold, view: null };
+    go("wallet", unpaid === null ? "" : fieldOf(unpaid));
   };
 
   const price = quote.value;

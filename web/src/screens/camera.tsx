@@ -1,9 +1,10 @@
 // The phone as camera: preview, position, requests, and the video while a session is LIVE.
 import { useComputed, useSignal, type Signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { follow } from "sightline-js/events";
 import { Publisher, type Sending } from "sightline-js/publisher";
-import type { Grade, Quality } from "sightline-js/quality";
+import type { Quality } from "sightline-js/quality";
 import { ApiError, makeClient, need, once, reachable, type Client, type Model } from "../api";
 import { isSuspension, online } from "../errors";
 import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
@@ -11,6 +12,7 @@ import { forget, keep, remembered } from "../kept";
 import { chime } from "../live/chime";
 import { Locator, type Fix } from "../live/locator";
 import { endingOf, noteEnd } from "../live/endings";
+import { shownGrade } from "../live/grade";
 import { Lens } from "../live/lens";
 import { JobAlerts } from "../live/push";
 import { Messages, Newest } from "../live/messages";
@@ -28,7 +30,7 @@ import { Requests } from "./requests";
 
 type Meter = Model["Meter"];
 const OWN_REASONS: Record<string, Word> = { LOCATION_STALE: "ownLocation", GEOFENCE_EXIT: "ownFence", MEDIA_LOST: "ownMedia" };
-const GRADES: Record<Grade, Word> = { good: "qualityGood", fair: "qualityFair", poor: "qualityPoor" };
+const ELSEWHERE_REASONS: Record<string, Word> = { LOCATION_STALE: "elsewhereUnlocated", GEOFENCE_EXIT: "elsewhereOutside", MEDIA_LOST: "elsewhereBlind" };
 const ACCURACY_MAX_M = 100;
 const PROVED_EVERY_MS = 2000;
 const COVERAGE_M = 2000;
@@ -36,17 +38,12 @@ const COVERAGE_M = 2000;
 const MISSED_MAX = 3;
 /** A position is read about every 2 s. What is older than this is not sent any more. */
 const LOCATED_MS = 10_000;
-const LOCATE_TIMEOUT_MS = 10_000;
 /** Within this time a device that films sends its next position, and leaves if another one has taken over. */
 const LEAVES_WITHIN_MS = 2_500;
 /** Until the camera opens, it is tried again so often where the browser allows it without a question. */
 const CAMERA_EVERY_MS = 3000;
 /** A decline within this time is no no-show. */
 const DECLINE_FREE_MS = 20_000;
-
-/** Ask for the position in a press, so that the browser asks for the permission. The locator, which looks every 2 s, has it then. */
-const locate = (): Promise<unknown> =>
-  new Promise((done) => navigator.geolocation.getCurrentPosition(done, done, { enableHighAccuracy: true, timeout: LOCATE_TIMEOUT_MS }));
 
 /** In the storage of this tab: the view that is filmed with sound. */
 const SOUNDED = "sightline.soundedView";
@@ -107,6 +104,7 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
   const locator = useSignal<Locator | null>(null);
   const publisher = useSignal<Publisher | null>(null);
   const sending = useSignal<Sending>("connecting");
+  const sendingSince = useSignal(0);
   const quality = useSignal<Quality | null>(null);
   const workspace = useSignal<Model["Workspace"] | null>(null);
   const job = useSignal<Session | null>(null);
@@ -253,7 +251,10 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
   useEffect(() => {
     if (liveUrl.value === null || media.value === null || publisher.value !== null) return;
     sending.value = "connecting";
-    const onChange = (state: Sending): Sending => (sending.value = state);
+    const onChange = (state: Sending): void => {
+      sending.value = state;
+      if (state === "sending") sendingSince.value = now.value;
+    };
     const onQuality = (seen: Quality | null): Quality | null => (quality.value = seen);
     publisher.value = new Publisher(liveUrl.value, media.value, { onChange, onQuality, resolve: reachable });
   }, [liveUrl.value, media.value]);
@@ -262,7 +263,9 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
     publisher.value?.stop(job.value?.state !== "LIVE");
     publisher.value = null;
   }, [liveUrl.value]);
-  useEffect(() => followSession(client, liveUrl.value === null ? null : (job.value?.id ?? null), apiKey, job, meter), [liveUrl.value]);
+  // Also where another device films it: this one may have to take over.
+  const running = useComputed(() => (job.value?.state === "LIVE" ? job.value.id : null)).value;
+  useEffect(() => followSession(client, running, apiKey, job, meter), [running]);
 
   // The consumer extended the view.
   const longest = useRef({ id: "", seconds: 0 });
@@ -279,6 +282,7 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
   // Neither video nor heartbeats get through: nobody receives what is filmed.
   const isConnected = online.value && sending.value === "sending" && (locator.value?.missed.value ?? 0) < MISSED_MAX;
   const problem = locator.value?.error.value ?? null;
+  const isChecking = locator.value?.isChecking.value ?? false;
   const isLocated = useComputed(() => {
     const [atMs, error] = [locator.value?.fix.value?.atMs ?? 0, locator.value?.error.value ?? null];
     return now.value > 0 && error !== "positionRefused" && Date.now() - atMs < LOCATED_MS;
@@ -324,15 +328,15 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
           <p class="dim">{t("cameraLead")}</p>
           {workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
         </div>
-        {isElsewhere ? <Badge state="BUSY" /> : job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("notConnected")}</span> : !isSuspended.value && state === "ONLINE" && (!isLocated || mediaError.value !== null) ? <span class="badge paused">{t(isLocated ? "badgeNoCamera" : "badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? (job.value.meterState === "PAUSED" ? "PAUSED" : "LIVE") : state} />}
+        {isElsewhere ? <Badge state={job.value?.meterState === "PAUSED" ? "PAUSED" : "BUSY"} /> : job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("badgeAway")}</span> : !isSuspended.value && state === "ONLINE" && (!isLocated || mediaError.value !== null) ? <span class="badge paused">{t(isLocated ? "badgeNoCamera" : "badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? (job.value.meterState === "PAUSED" ? "PAUSED" : "LIVE") : state} />}
       </header>
       {isSuspended.value && <Banner kind="bad" icon="warn"><strong>{t("suspended")}.</strong> {t("suspendedText")}</Banner>}
-      {problem !== null && !isLocated && (
+      {(problem !== null || isChecking) && !isLocated && (
         <div class="banner warn" role="alert" id="no-position">
           <Icon name="pin" />
           <div>
-            <p>{t(problem)}</p>
-            <div class="row"><Button run={locate}>{t("checkPosition")}</Button></div>
+            <p>{t(isChecking || problem === null ? "positionChecking" : problem)}</p>
+            <div class="row"><Button run={() => locator.value?.check()}>{t("checkPosition")}</Button></div>
           </div>
         </div>
       )}
@@ -355,7 +359,7 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
           <span class="tag recording" role="status" id="sending" data-sending={sending.value}><i class="dot" />{t(isConnected ? "filming" : sending.value === "refused" ? "filmRefused" : "filmConnecting")}</span>
         )}
         {liveUrl.value !== null && isConnected && quality.value !== null && (
-          <span class={`tag at-end ${quality.value.grade}`} id="quality" data-grade={quality.value.grade}><i class="dot" />{quality.value.height !== null && `${quality.value.height}p · `}{t(GRADES[quality.value.grade])}</span>
+          <Grade quality={quality.value} forMs={now.value - sendingSince.value} />
         )}
         {job.value?.state === "LIVE" && !isElsewhere && <Newest client={client} id={job.value.id} messages={job.value.messages} />}
       </div>
@@ -373,11 +377,10 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
           <div class="row"><Button id="work-here" run={workHere}>{t("workHere")}</Button></div>
         </Banner>
       )}
-      {isElsewhere && (
-        <Card title={t("filmedElsewhere")}>
-          <p class="dim">{t("filmedElsewhereText")}</p>
-          <Button id="film-instead" disabled={media.value === null || !isLocated} run={filmInstead}>{t("filmInstead")}</Button>
-        </Card>
+      {isElsewhere && job.value !== null && (
+        <Elsewhere session={job.value} meter={meter.value}>
+          <Button id="film-instead" kind={job.value.meterState === "PAUSED" ? "main" : "plain"} disabled={media.value === null || !isLocated} run={filmInstead}>{t("filmInstead")}</Button>
+        </Elsewhere>
       )}
       {isStranded && (
         <div id="no-requests">
@@ -402,7 +405,7 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
       </div>
       <Card title={t("position")}>
         <p role="status" id="position">
-          {problem !== null && isLocated ? t(problem) : problem !== null ? t("positionNone") : (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
+          {problem !== null && isLocated ? t(problem) : problem !== null && !isChecking ? t("positionNone") : (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
         </p>
         {isInaccurate && <Banner kind="warn" icon="warn">{t("positionInaccurate")}</Banner>}
         {!isSuspended.value && (locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
@@ -412,9 +415,32 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
           ) : (
             !isStranded && <Button run={goOffline}>{t("goOffline")}</Button>
           ))}
-        {job.value?.state !== "LIVE" && !isSuspended.value && <p class="hint">{t("availabilityHint")}</p>}
+        {job.value?.state !== "LIVE" && !isSuspended.value && !isStranded && <p class="hint">{t("availabilityHint")}</p>}
       </Card>
     </>
+  );
+}
+
+/** How well it sends. */
+function Grade({ quality, forMs }: { quality: Quality; forMs: number }) {
+  const { grade, word } = shownGrade(quality.grade, forMs);
+  return <span class={`tag at-end ${grade}`} id="quality" data-grade={grade}><i class="dot" />{quality.height !== null && `${quality.height}p · `}{t(word)}</span>;
+}
+
+/** A view that another device films, or has stopped to film without ending it: it ends by itself then. */
+function Elsewhere({ session, meter, children }: { session: Session; meter: Meter | null; children: ComponentChildren }) {
+  if (session.meterState !== "PAUSED") return <Card title={t("filmedElsewhere")}><p class="dim">{t("filmedElsewhereText")}</p>{children}</Card>;
+  const missing = (meter?.windows ?? []).filter((each) => each.to === null).map((each) => each.reason);
+  const isSilent = missing.includes("LOCATION_STALE") && missing.includes("MEDIA_LOST");
+  const ends = meter === null ? null : pauseEndsAt(meter, timeEndsAt(session));
+  return (
+    <Card title={t("pausedElsewhere")}>
+      <Banner kind="warn" icon="pause">
+        {isSilent ? t("elsewhereSilent") : wordOf(ELSEWHERE_REASONS, session.pauseReason)} {t("notPaid")}
+        {ends !== null && <p>{t("endsItself")} <Countdown until={ends} /></p>}
+      </Banner>
+      {children}
+    </Card>
   );
 }
 
@@ -550,7 +576,10 @@ function followSession(
   };
   const leave = follow(`/api/v1/sessions/${id}/events`, { onEvent }, key);
   const read = async (): Promise<void> => {
-    job.value = await need(client.GET("/api/v1/sessions/{id}", { params: { path: { id } } }));
+    const params = { path: { id } };
+    const found = (job.value = await need(client.GET("/api/v1/sessions/{id}", { params })));
+    // A second reason within a pause changes no state.
+    if (found.meterState === "PAUSED") meter.value = await need(client.GET("/api/v1/sessions/{id}/meter", { params }));
   };
   const timer = setInterval(() => void read().catch(() => undefined), PROVED_EVERY_MS);
   return () => (leave(), clearInterval(timer));

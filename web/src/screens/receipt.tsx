@@ -5,15 +5,16 @@ import { useEffect } from "preact/hooks";
 import { CHECKS, verifyReceipt, type Check, type SkipReason, type Verification } from "sightline-js/receipt";
 import { ApiError, api, need, type Model } from "../api";
 import { rpc } from "../chain/rpc";
-import { clock, dateTime, timeOf, usdc, withoutFee } from "../format";
+import { clock, dateTime, listed, metres, timeOf, usdc, withoutFee } from "../format";
 import { endingOf } from "../live/endings";
 import { Messages } from "../live/messages";
 import { REASONS, wordOf } from "../live/reasons";
 import { gapsOf, inSeconds, merged, type Gap } from "../live/pauses";
 import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, grossRows, useReading } from "../parts";
+import { AskAgain, extensionsOf } from "../place/again";
 import { nameOfPlace, placeOf } from "../place/names";
 import { go, link, place } from "../router";
-import { isReturned, workspace } from "../store";
+import { isReturned, mayChange, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 
@@ -32,7 +33,7 @@ const REFUSED: Record<string, Word> = { ALLOWANCE: "refusedAllowance", BALANCE: 
 export default function Receipt() {
   const id = place.value.id;
   const receipt = useSignal<Data | null>(null);
-  const endedBy = useSignal<Model["EndedBy"] | null | undefined>(undefined);
+  const whole = useSignal<Session | null>(null);
   const refunds = useSignal<readonly Model["WalletEvent"][]>([]);
   const refusedFor = useSignal<Model["Settlement"]["refusedFor"]>(null);
   const isMissing = useSignal(false);
@@ -42,8 +43,8 @@ export default function Receipt() {
       // Not in the receipt, which proves what it says: why a payment is refused.
       const isPending = receipt.value.settlement.state === "PENDING";
       refusedFor.value = isPending ? (await need(api.GET("/api/v1/settlements/{sessionId}", { params: { path: { sessionId: id } } }))).refusedFor : null;
-      // Not in the receipt, which both sides have: who ended it is told to its own side only.
-      if (endedBy.value === undefined) endedBy.value = (await need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } } }))).endedBy;
+      // Not in the receipt: what should be in the picture, and, for its own side only, who ended it.
+      whole.value ??= await need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } } }));
       if (receipt.value.session.consumerWorkspaceId === workspace.value?.id && receipt.value.settlement.state !== "PENDING") refunds.value = await readRefunds(id).catch(() => refunds.value); // the receipt stands without them
     } catch (error) {
       if (error instanceof ApiError && error.status === 409) go("watch", id);
@@ -68,8 +69,10 @@ export default function Receipt() {
   if (shown === null) return <Unread isPage {...reading} />;
   const { session, settlement } = shown;
   const said = messagesOf(shown.events);
+  const endedBy = whole.value?.endedBy ?? null;
+  const isOwn = session.consumerWorkspaceId === workspace.value?.id;
   const paid = settlement.payload;
-  const isEarned = session.operatorWorkspaceId === workspace.value?.id && session.consumerWorkspaceId !== workspace.value?.id;
+  const isEarned = session.operatorWorkspaceId === workspace.value?.id && !isOwn;
   const charged = paid === null ? session.chargedMicroUsdc : BigInt(paid.toAmount) + BigInt(paid.feeAmount);
   const other = [t(isEarned ? "paid" : "toOperator"), usdc(isEarned ? charged : (paid?.toAmount ?? 0n))] as const;
   return (
@@ -103,16 +106,37 @@ export default function Receipt() {
           <Card title={t("timeline")}>
             <Timeline session={session} meter={shown.meter} />
             <p class="hint" id="ending">{endingOf(session, workspace.value?.id)}</p>
-            {endedBy.value != null && <Facts rows={[[t(endedBy.value.kind === "WALLET" ? "endedByWallet" : "endedByKey"), <Address value={endedBy.value.id} />]]} />}
+            {endedBy !== null && <Facts rows={[[t(endedBy.kind === "WALLET" ? "endedByWallet" : "endedByKey"), <Address value={endedBy.id} />]]} />}
           </Card>
         </div>
         <div class="stack">
+          <Asked receipt={shown} whole={whole.value} isEarned={isEarned} />
           <Verify receipt={receipt} />
-          {session.consumerWorkspaceId === workspace.value?.id && <Shares id={id} endedAt={session.endedAt} name={nameOfPlace(session)} />}
+          {isOwn && <Shares id={id} endedAt={session.endedAt} name={nameOfPlace(session)} />}
           {said.length > 0 && <Card title={t("messages")}><Messages messages={said} /></Card>}
         </div>
       </div>
     </Page>
+  );
+}
+
+/** What was agreed before and during the view. */
+function Asked({ receipt: { session, events }, whole, isEarned }: { receipt: Data; whole: Session | null; isEarned: boolean }) {
+  const extensions = extensionsOf(events);
+  const asked = session.maxDurationSeconds - extensions.reduce((sum, each) => sum + each, 0);
+  return (
+    <Card title={t("theRequest")}>
+      {whole?.instructions && <p class="wish" id="asked-instructions">{whole.instructions}</p>}
+      <Facts
+        rows={[
+          [t("askedFor"), <span id="asked-for">{clock(asked)}</span>],
+          ...(extensions.length === 0 ? [] : [[t("extendedBy"), <span id="extended-by">{listed(extensions.map(clock))}</span>] as const]),
+          [t("radius"), metres(session.radiusMeters)],
+          isEarned ? [t("earnAtMost"), usdc(withoutFee(session.holdMicroUsdc, session.platformFeeBps))] : [t("agreedMost"), usdc(session.holdMicroUsdc)],
+        ]}
+      />
+      {whole !== null && whole.consumerWorkspaceId === workspace.value?.id && mayChange.value && <AskAgain session={whole} />}
+    </Card>
   );
 }
 

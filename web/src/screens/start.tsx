@@ -10,7 +10,7 @@ import { microOf, roughly, short, usdc } from "../format";
 import { keep } from "../kept";
 import { Banner, Button, Card, Field, Icon, Page, useFocusAfter } from "../parts";
 import { go, hasMoved, link, place } from "../router";
-import { canBuy, canOperate, config, funds, me, notify, refresh, report, select, unpaidText, unpayable, workspace } from "../store";
+import { canBuy, canOperate, config, fieldOf, funds, me, notify, refresh, report, select, unpaidText, unpayable, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Choice, Invitations } from "./invitations";
 
@@ -211,7 +211,7 @@ export default function Start() {
       {unpaid !== null && minute.value !== null && (
         <Banner kind="warn" icon="warn">
           {unpaid.why === "allowance" ? t("minuteNotAllowed", { amount: usdc(unpaid.most), price: usdc(minute.value) }) : unpaidText(unpaid)}
-          <div class="row"><a id="raise-limit" class="button main" href={link("wallet")}>{t(unpaid.why === "short" ? "navWallet" : "raiseLimits")}</a></div>
+          <div class="row"><a id="raise-limit" class="button main" href={link("wallet", fieldOf(unpaid))}>{t(unpaid.why === "short" ? "navWallet" : "raiseLimits")}</a></div>
         </Banner>
       )}
       {next === -1 && (

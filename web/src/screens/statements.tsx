@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import { api, need, type Model } from "../api";
 import { dateTime, monthsSince, usdc } from "../format";
 import { Banner, Button, Card, Empty, Facts, Field, Icon, Unread, useReading } from "../parts";
+import { calledIn } from "../place/names";
 import { link } from "../router";
 import { canBuy, canOperate, config, funds, now, workspace } from "../store";
 import { locale, t } from "../strings";
@@ -13,6 +14,13 @@ const LISTED_AT_FIRST = 10;
 /** A session is in the books when its block is final, a while after its receipt. */
 const READ_EVERY_MS = 10_000;
 
+/** At most so many sessions are in one answer. */
+const SESSIONS_MAX = 100;
+/** What the sessions were called, by their ids. */
+type Names = ReadonlyMap<string, string>;
+
+/** The first instant after a month. */
+const endOf = (month: string): string => new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)))).toISOString();
 const nameOf = (month: string): string =>
   new Intl.DateTimeFormat(locale(), { month: "long", year: "numeric", timeZone: "UTC" }).format(new Date(`${month}-01T00:00:00Z`));
 
@@ -31,6 +39,16 @@ export function Statements() {
     const timer = setInterval(() => document.hidden || statement.value?.isClosed || void reading.again(), READ_EVERY_MS);
     return () => clearInterval(timer);
   }, [id, month.value]);
+  // The books know no places. Of a month with more sessions, the newest have theirs.
+  const names = useSignal<Names>(new Map());
+  useEffect(() => {
+    if (month.value === "") return;
+    const query = { state: ["ENDED" as const], createdBefore: endOf(month.value), limit: SESSIONS_MAX };
+    need(api.GET("/api/v1/sessions", { params: { query } })).then(
+      ({ items }) => (names.value = new Map(items.map((each) => [each.id, calledIn(each)]))),
+      () => undefined, // the date is enough
+    );
+  }, [id, month.value, statement.value?.consumer.total.sessions, statement.value?.operator.total.sessions]);
   const found = statement.value?.month === month.value ? statement.value : null;
   const hasConsumer = found !== null && (canBuy.value || found.consumer.total.sessions > 0);
   const hasOperator = found !== null && (canOperate.value || found.operator.total.sessions > 0 || BigInt(found.operator.total.waitingMicroUsdc) > 0n);
@@ -50,8 +68,8 @@ export function Statements() {
         <>
           {!found.isClosed && <Banner kind="info" icon="clock">{t("monthOpen")}</Banner>}
           <div class="columns">
-            {hasConsumer && <Spent part={found.consumer} isClosed={found.isClosed} />}
-            {hasOperator && <Earned part={found.operator} />}
+            {hasConsumer && <Spent part={found.consumer} isClosed={found.isClosed} names={names.value} />}
+            {hasOperator && <Earned part={found.operator} names={names.value} />}
           </div>
         </>
       )}
@@ -67,7 +85,7 @@ const Downloads = ({ path, name }: { path: string; name: string }) => (
   </div>
 );
 
-function Spent({ part, isClosed }: { part: Statement["consumer"]; isClosed: boolean }) {
+function Spent({ part, isClosed, names }: { part: Statement["consumer"]; isClosed: boolean; names: Names }) {
   const { total, invoice } = part;
   return (
     <section class="stack" aria-label={t("viewsBought")}>
@@ -86,12 +104,12 @@ function Spent({ part, isClosed }: { part: Statement["consumer"]; isClosed: bool
       ) : (
         <p class="hint">{t(!isClosed ? "invoiceLater" : "invoiceNone")}</p>
       )}
-      <Settled items={part.items.map(({ sessionId, settledAt, chargedMicroUsdc }) => ({ sessionId, settledAt, amount: chargedMicroUsdc }))} />
+      <Settled names={names} items={part.items.map(({ sessionId, settledAt, chargedMicroUsdc }) => ({ sessionId, settledAt, amount: chargedMicroUsdc }))} />
     </section>
   );
 }
 
-function Earned({ part }: { part: Statement["operator"] }) {
+function Earned({ part, names }: { part: Statement["operator"]; names: Names }) {
   const { total } = part;
   return (
     <section class="stack" aria-label={t("viewsFilmed")}>
@@ -108,12 +126,12 @@ function Earned({ part }: { part: Statement["operator"] }) {
         ]}
       />
       {BigInt(total.creditedMicroUsdc) > 0n && <p class="hint">{t("creditedHint")}</p>}
-      <Settled items={part.items.map(({ sessionId, settledAt, earnedMicroUsdc }) => ({ sessionId, settledAt, amount: earnedMicroUsdc }))} />
+      <Settled names={names} items={part.items.map(({ sessionId, settledAt, earnedMicroUsdc }) => ({ sessionId, settledAt, amount: earnedMicroUsdc }))} />
     </section>
   );
 }
 
-function Settled({ items }: { items: readonly { sessionId: string; settledAt: string; amount: string }[] }) {
+function Settled({ items, names }: { names: Names; items: readonly { sessionId: string; settledAt: string; amount: string }[] }) {
   const count = useSignal(LISTED_AT_FIRST);
   if (items.length === 0) return <Empty icon="list" title={t("statementEmpty")} text={t("statementEmptyText")} />;
   return (
@@ -121,7 +139,10 @@ function Settled({ items }: { items: readonly { sessionId: string; settledAt: st
       <ul class="rows">
         {items.slice(0, count.value).map((each) => (
           <li key={each.sessionId}>
-            <a href={link("receipt", each.sessionId)}>{dateTime(each.settledAt)}</a>
+            <span class="list-main">
+              <a href={link("receipt", each.sessionId)}>{dateTime(each.settledAt)}</a>
+              <small class="two-lines">{names.get(each.sessionId)}</small>
+            </span>
             <span class="number">{usdc(each.amount)}</span>
           </li>
         ))}

@@ -9,7 +9,7 @@ import { lastSigner } from "../chain/signer";
 import type { Signer } from "../chain/wallet";
 import { dateTime, microOf, short, usdc } from "../format";
 import { Banner, Button, Card, Empty, Facts, Field, Page, Unread, useReading } from "../parts";
-import { link } from "../router";
+import { link, place } from "../router";
 import { awaited, canBuy, config, funds, isReturned, notify, refreshFunds, report, unpaidText, unpayable } from "../store";
 import { t, type Word } from "../strings";
 import { Statements } from "./statements";
@@ -26,13 +26,16 @@ export default function Wallet() {
   useEffect(() => {
     refreshFunds().catch(report);
     const timer = setInterval(() => document.hidden || void refreshFunds().catch(() => undefined), FUNDS_EVERY_MS);
-    return () => (clearInterval(timer), (awaited.value = null));
+    return () => {
+      clearInterval(timer);
+      if (place.value.screen !== "wallet") awaited.value = null;
+    };
   }, []);
   const shown = funds.value;
   if (shown === null) return <Page title={t("navWallet")}><Empty icon="wallet" title={t("noWallet")} text={t("noWalletText")} /></Page>;
   return (
     <Page title={t("navWallet")} lead={shown.walletAddress}>
-      {awaited.value !== null && <Awaited cost={awaited.value} />}
+      {awaited.value !== null && <Awaited {...awaited.value} />}
       {canBuy.value || BigInt(shown.trackedAllowance) > 0n ? (
         <div class="columns">
           <Spendable shown={shown} />
@@ -47,12 +50,14 @@ export default function Wallet() {
   );
 }
 
-/** What the request that led here lacks, or that nothing is missing any more. */
-function Awaited({ cost }: { cost: bigint }) {
-  const unpaid = unpayable(cost, cost);
+/** What the request or the extension that led here lacks, or that nothing is missing any more. */
+function Awaited({ extra, total, view }: NonNullable<typeof awaited.value>) {
+  const unpaid = unpayable(extra, total);
+  const missing = t(view === null ? "requestMissing" : "extensionMissing", { amount: usdc(extra - (unpaid?.most ?? 0n)) });
   return (
     <Banner kind={unpaid === null ? "good" : "info"} icon={unpaid === null ? "check" : "wallet"}>
-      {unpaid === null ? t("requestPayable") : `${t("requestMissing", { amount: usdc(cost - unpaid.most) })} ${unpaidText(unpaid)}`} <a id="to-request" href={link("buy")}>{t("backToRequest")}</a>
+      {unpaid === null ? t(view === null ? "requestPayable" : "extensionPayable") : `${missing} ${unpaidText(unpaid)}`}{" "}
+      <a id="to-request" href={view === null ? link("buy") : link("watch", view)}>{t(view === null ? "backToRequest" : "backToView")}</a>
     </Banner>
   );
 }
@@ -87,18 +92,20 @@ const Received = ({ shown }: { shown: Model["Wallet"] }) => (
   </Card>
 );
 
-/** An allowance that is enough for the request which led here, in whole cents; nothing if it is not what is missing. */
+/** An allowance that is enough for what led here, in whole cents; nothing if it is not what is missing. */
 function suggested(allowance: bigint): string {
-  const cost = awaited.peek() ?? 0n;
-  const unpaid = unpayable(cost, cost);
+  const { extra, total } = awaited.peek() ?? { extra: 0n, total: 0n };
+  const unpaid = unpayable(extra, total);
   if (unpaid?.why !== "allowance") return "";
-  const cents = (allowance + cost - unpaid.most + 9_999n) / 10_000n;
+  const cents = (allowance + extra - unpaid.most + 9_999n) / 10_000n;
   return `${cents / 100n}.${String(cents % 100n).padStart(2, "0")}`;
 }
 
 function Limits({ address, allowance }: { address: string; allowance: bigint }) {
   const approve = useSignal(suggested(allowance));
   const amount = microOf(approve.value);
+  // The link that led here may name the field that is too low.
+  useEffect(() => document.getElementById(place.value.id)?.focus(), []);
   const allow = async (): Promise<void> => {
     const chain = config.value;
     if (chain === null || amount === null) return;
@@ -226,6 +233,8 @@ function LimitPair({ now, none, action, run }: { now: Pair | null; none: Word; a
     await run({ perSession, perDay });
     session.value = day.value = "";
   };
+  const isEmpty = session.value.trim() === "" && day.value.trim() === "";
+  const isDayLower = isEmpty ? now !== null && now.perDay < now.perSession : perSession !== null && perDay !== null && perDay < perSession;
   const missing = session.value.trim() !== "" && day.value.trim() === "" ? "perDay" : session.value.trim() === "" && day.value.trim() !== "" ? "perSession" : null;
   return (
     <>
@@ -238,7 +247,7 @@ function LimitPair({ now, none, action, run }: { now: Pair | null; none: Word; a
         </Field>
       </div>
       <Button id="set-limits" describedBy="set-limits-hint" disabled={perSession === null || perDay === null} run={send}>{t(action)}</Button>
-      <p id="set-limits-hint" class="hint" role="status">{missing === null ? t("limitsTogether") : t("limitMissing", { field: t(missing) })}</p>
+      <p id="set-limits-hint" class="hint" role="status">{missing !== null ? t("limitMissing", { field: t(missing) }) : t(isDayLower ? "dayLower" : "limitsTogether")}</p>
     </>
   );
 }

@@ -14,10 +14,10 @@ import { REASONS, wordOf } from "../live/reasons";
 import { reopenedBy } from "../live/reopened";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Field, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
-import { draftAgain } from "../place/draft";
+import { AskAgain } from "../place/again";
 import { nameOfPlace, placeOf, titleOf } from "../place/names";
 import { link, place } from "../router";
-import { config, mayChange, notify, now, refreshFunds, report, tell, told, unpaidText, unpayable, workspace, type Session } from "../store";
+import { awaited, config, fieldOf, mayChange, notify, now, refreshFunds, report, tell, tellMeter, told, unpaidText, unpayable, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Shares } from "./shares";
 
@@ -40,6 +40,7 @@ export default function Watch() {
   const isOpen = useSignal(true);
   const snapshots = useSignal<readonly (Still | Clip)[]>([]);
   useEffect(() => () => snapshots.value.forEach((each) => URL.revokeObjectURL(each.url)), [id]);
+  const learn = (read: Meter): void => tellMeter((meter.value = read));
 
   const reading = useReading(async () => {
     try {
@@ -55,7 +56,7 @@ export default function Watch() {
       onState: (state) => (isOpen.value = state),
       onEvent: (name, data) => {
         if (name === "session") tell((session.value = data as Session));
-        if (name === "meter") meter.value = data as Meter;
+        if (name === "meter") learn(data as Meter);
         if (name === "location") operator.value = data as Position;
       },
     });
@@ -66,7 +67,7 @@ export default function Watch() {
   useEffect(() => {
     if (!isLive.value) return;
     const read = async (): Promise<void> => {
-      if (!document.hidden) meter.value = await need(api.GET("/api/v1/sessions/{id}/meter", { params: { path: { id } } }));
+      if (!document.hidden) learn(await need(api.GET("/api/v1/sessions/{id}/meter", { params: { path: { id } } })));
     };
     const timer = setInterval(() => void read().catch(() => undefined), METER_EVERY_MS);
     return () => clearInterval(timer);
@@ -108,10 +109,10 @@ export default function Watch() {
           ) : (
             <Waiting session={shown} mayAct={mayAct} />
           )}
-          {rest !== "" && <p class="wish">{rest}</p>}
           {meter.value !== null && shown.state === "LIVE" && <Pause session={shown} meter={meter.value} />}
-          {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}
           {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
+          {rest !== "" && <p class="wish">{rest}</p>}
+          {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={!isOpen.value} />
@@ -177,7 +178,8 @@ function Waiting({ session, mayAct }: { session: Session; mayAct: boolean }) {
     <div class="stage">
       <Empty icon={session.state === "ENDED" ? "check" : "clock"} title={t(session.state === "ENDED" ? "ended" : "notStarted")} text={endingOf(session, workspace.value?.id)}>
         <div class="row centre">
-          {session.state === "ENDED" ? <a id="to-receipt" class="button main" href={link("receipt", session.id)}>{t("seeReceipt")}</a> : <a id="ask-again" class="button main" href={link("buy")} onClick={() => draftAgain(session)}>{t("askAgain")}</a>}
+          {session.state === "ENDED" && <a id="to-receipt" class="button main" href={link("receipt", session.id)}>{t("seeReceipt")}</a>}
+          {mayAct && <AskAgain session={session} kind={session.state === "ENDED" ? "plain" : "main"} />}
         </div>
       </Empty>
     </div>
@@ -333,7 +335,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
           ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
         ]}
       />
-      {canExtend && unpaid !== null && <p class="hint" id="extend-unpaid">{unpaidText(unpaid)} <a href={link("wallet")}>{t("navWallet")}</a></p>}
+      {canExtend && unpaid !== null && <p class="hint" id="extend-unpaid">{unpaidText(unpaid)} <a href={link("wallet", fieldOf(unpaid))} onClick={() => (awaited.value = { extra: more, total: hold + more, view: session.id })}>{t(unpaid.why === "short" ? "addFunds" : "raiseLimits")}</a></p>}
       {canExtend && moreS > 0 && (
         <div class="form">
           <Field label={t("extendBy")}>
