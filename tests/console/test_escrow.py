@@ -40,7 +40,7 @@ def test_a_wallet_signs_limits_and_the_payment_of_a_view(browser: Browser, tmp_p
             operator.click("#start")
             consumer.shows(".badge.live")
             consumer.click("#extend")  # the wallet signs it: the mandate has been withdrawn
-            consumer.shows(".facts", "15:00")
+            consumer.shows(".facts", "10:00")
             consumer.go("wallet")
             consumer.shows(".facts", re.compile(r"In escrow for open sessions\s*\d+\.\d*[1-9]"))
             consumer.click("button:has-text('End the session')")

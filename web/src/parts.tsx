@@ -302,8 +302,8 @@ export const Loading = ({ text }: { text?: string }) => (
   </div>
 );
 
-export const Banner = ({ kind, icon, children }: Children & { kind: "info" | "warn" | "bad" | "good"; icon?: IconName }) => (
-  <div class={`banner ${kind}`} role="status">
+export const Banner = ({ id, kind, icon, children }: Children & { id?: string; kind: "info" | "warn" | "bad" | "good"; icon?: IconName }) => (
+  <div id={id} class={`banner ${kind}`} role="status">
     {icon !== undefined && <Icon name={icon} />}
     <div>{children}</div>
   </div>

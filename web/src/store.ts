@@ -1,7 +1,7 @@
 // The state that screens share. Everything else is local to its screen.
 import { computed, effect, signal } from "@preact/signals";
 import { ApiError, api, need, serverNow, type Model } from "./api";
-import { explain, isSuspension, isUnreached, unreached } from "./errors";
+import { explain, isSuspension, isUnreached, unreached, online } from "./errors";
 import { usdc } from "./format";
 import { forget, keep, remembered } from "./kept";
 import { followShared } from "./live/shared";
@@ -111,7 +111,7 @@ export function report(error: unknown): void {
   } else if (isSuspension(error)) {
     isSuspended.value = true;
   } else if (isUnreached(error)) {
-    notify(unreached(), "", true);
+    notify(unreached(), "", true, online.value ? ALWAYS : () => !online.value);
   } else {
     notify("errorAnswer", explain(error), true);
   }

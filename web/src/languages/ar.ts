@@ -553,6 +553,7 @@ export const arabic: Catalogue = {
   set: "حدّد",
   setOnChain: "ضع الحدّين في السلسلة",
   limitsTogether: "يوضع الحدّان معًا. املأ الحقلين.",
+  limitsKept: "الحقل الفارغ يُبقي حدّه كما هو.",
   limitMissing: "«{field}» ناقص. يوضع الحدّان معًا.",
   dayLower: "الحدّ لكل يوم أقلّ من الحدّ لكل جلسة، فالحدّ لكل يوم هو الساري.",
   amountWrong: "مبلغ، مثل 5.00",

@@ -553,6 +553,7 @@ export const german: Catalogue = {
   set: "Setzen",
   setOnChain: "Beide Limits auf der Kette setzen",
   limitsTogether: "Beide Limits werden zusammen gesetzt. Füllen Sie beide aus.",
+  limitsKept: "Ein leeres Feld behält sein Limit.",
   limitMissing: "„{field}“ fehlt. Beide Limits werden zusammen gesetzt.",
   dayLower: "Das Limit pro Tag ist niedriger als das pro Sitzung. Es gilt also das Limit pro Tag.",
   amountWrong: "Ein Betrag, zum Beispiel 5,00",

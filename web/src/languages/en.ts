@@ -551,6 +551,7 @@ export const english = {
   set: "Set",
   setOnChain: "Set both limits on the chain",
   limitsTogether: "Both limits are set together. Fill in both.",
+  limitsKept: "An empty field keeps its limit.",
   limitMissing: "“{field}” is missing. Both limits are set together.",
   dayLower: "The limit per day is lower than the limit per session, so the limit per day is the one that counts.",
   amountWrong: "An amount, for example 5.00",

@@ -55,7 +55,7 @@ function Awaited({ extra, total, view }: NonNullable<typeof awaited.value>) {
   const unpaid = unpayable(extra, total);
   const missing = t(view === null ? "requestMissing" : "extensionMissing", { amount: usdc(extra - (unpaid?.most ?? 0n)) });
   return (
-    <Banner kind={unpaid === null ? "good" : "info"} icon={unpaid === null ? "check" : "wallet"}>
+    <Banner id="awaited" kind={unpaid === null ? "good" : "info"} icon={unpaid === null ? "check" : "wallet"}>
       {unpaid === null ? t(view === null ? "requestPayable" : "extensionPayable") : `${missing} ${unpaidText(unpaid)}`}{" "}
       <a id="to-request" href={view === null ? link("buy") : link("watch", view)}>{t(view === null ? "backToRequest" : "backToView")}</a>
     </Banner>
@@ -97,8 +97,22 @@ function suggested(allowance: bigint): string {
   const { extra, total } = awaited.peek() ?? { extra: 0n, total: 0n };
   const unpaid = unpayable(extra, total);
   if (unpaid?.why !== "allowance") return "";
-  const cents = (allowance + extra - unpaid.most + 9_999n) / 10_000n;
+  return inCents(allowance + extra - unpaid.most);
+}
+
+/** An amount for a field, in whole cents, never less. */
+function inCents(micro: bigint): string {
+  const cents = (micro + 9_999n) / 10_000n;
   return `${cents / 100n}.${String(cents % 100n).padStart(2, "0")}`;
+}
+
+/** Wait until the service has read from the chain what was set there, and show what it means for what led here. */
+async function untilRead(isRead: (wallet: Model["Wallet"]) => boolean): Promise<void> {
+  for (let tries = 0; tries < 20 && (funds.value === null || !isRead(funds.value)); tries++) {
+    await new Promise((done) => setTimeout(done, 300));
+    await refreshFunds();
+  }
+  document.getElementById("awaited")?.scrollIntoView({ block: "center" });
 }
 
 function Limits({ address, allowance }: { address: string; allowance: bigint }) {
@@ -111,10 +125,7 @@ function Limits({ address, allowance }: { address: string; allowance: bigint }) 
     if (chain === null || amount === null) return;
     const signer = await signerOf(address);
     await setAllowance(chain, signer, amount);
-    for (let tries = 0; tries < 20 && BigInt(funds.value?.trackedAllowance ?? "0") !== amount; tries++) {
-      await new Promise((done) => setTimeout(done, 300));
-      await refreshFunds();
-    }
+    await untilRead((wallet) => BigInt(wallet.trackedAllowance) === amount);
     approve.value = "";
     notify("allowed");
   };
@@ -167,12 +178,14 @@ function ContractLimits({ address }: { address: string }) {
     if (chain === null) return;
     await (await signerOf(address)).send(chain.settlementAddress, encodeCall("setLimits(uint256,uint256)", perSession, perDay));
     await load();
+    await untilRead(({ limits }) => limits?.perSessionMicroUsdc === String(perSession) && limits.perDayMicroUsdc === String(perDay));
     notify("saved");
   };
   const clear = async (): Promise<void> => {
     if (config.value === null) return;
     await (await signerOf(address)).send(config.value.settlementAddress, encodeCall("clearLimits()"));
     await load();
+    await untilRead(({ limits }) => limits === null);
     notify("saved");
   };
   return (
@@ -224,10 +237,24 @@ function MandateLimits({ address }: { address: string }) {
 
 type Pair = { perSession: bigint; perDay: bigint };
 
+/** Limits that let what led here be paid; null if the present ones do. */
+function enough({ perSession, perDay }: Pair): Pair | null {
+  const [wanted, limits] = [awaited.peek(), funds.peek()?.limits];
+  if (wanted === null || !limits) return null;
+  const day = BigInt(limits.perDayMicroUsdc) - BigInt(limits.leftTodayMicroUsdc) + wanted.extra;
+  if (wanted.total <= perSession && day <= perDay) return null;
+  return { perSession: wanted.total > perSession ? wanted.total : perSession, perDay: day > perDay ? day : perDay };
+}
+
 function LimitPair({ now, none, action, run }: { now: Pair | null; none: Word; action: Word; run: (limits: Pair) => Promise<void> }) {
   const session = useSignal("");
   const day = useSignal("");
-  const [perSession, perDay] = [microOf(session.value), microOf(day.value)];
+  useEffect(() => {
+    const wanted = now === null ? null : enough(now);
+    if (wanted !== null && session.peek() === "" && day.peek() === "") [session.value, day.value] = [inCents(wanted.perSession), inCents(wanted.perDay)];
+  }, [now?.perSession, now?.perDay]);
+  const chosen = (text: string, present: bigint | undefined): bigint | null => (text.trim() === "" ? (present ?? null) : microOf(text));
+  const [perSession, perDay] = [chosen(session.value, now?.perSession), chosen(day.value, now?.perDay)];
   const send = async (): Promise<void> => {
     if (perSession === null || perDay === null) return;
     await run({ perSession, perDay });
@@ -235,19 +262,19 @@ function LimitPair({ now, none, action, run }: { now: Pair | null; none: Word; a
   };
   const isEmpty = session.value.trim() === "" && day.value.trim() === "";
   const isDayLower = isEmpty ? now !== null && now.perDay < now.perSession : perSession !== null && perDay !== null && perDay < perSession;
-  const missing = session.value.trim() !== "" && day.value.trim() === "" ? "perDay" : session.value.trim() === "" && day.value.trim() !== "" ? "perSession" : null;
+  const missing = now !== null ? null : session.value.trim() !== "" && day.value.trim() === "" ? "perDay" : session.value.trim() === "" && day.value.trim() !== "" ? "perSession" : null;
   return (
     <>
       <div class="pair">
         <Field label={t("perSession")} hint={now === null ? t(none) : usdc(now.perSession)} {...wrong(session.value, perSession)}>
-          <input id="per-session" inputMode="decimal" value={session.value} placeholder="5.00" onInput={(event) => (session.value = event.currentTarget.value)} />
+          <input id="per-session" inputMode="decimal" value={session.value} placeholder={now === null ? "5.00" : inCents(now.perSession)} onInput={(event) => (session.value = event.currentTarget.value)} />
         </Field>
         <Field label={t("perDay")} hint={now === null ? t(none) : usdc(now.perDay)} {...wrong(day.value, perDay)}>
-          <input id="per-day" inputMode="decimal" value={day.value} placeholder="20.00" onInput={(event) => (day.value = event.currentTarget.value)} />
+          <input id="per-day" inputMode="decimal" value={day.value} placeholder={now === null ? "20.00" : inCents(now.perDay)} onInput={(event) => (day.value = event.currentTarget.value)} />
         </Field>
       </div>
-      <Button id="set-limits" describedBy="set-limits-hint" disabled={perSession === null || perDay === null} run={send}>{t(action)}</Button>
-      <p id="set-limits-hint" class="hint" role="status">{missing !== null ? t("limitMissing", { field: t(missing) }) : t(isDayLower ? "dayLower" : "limitsTogether")}</p>
+      <Button id="set-limits" describedBy="set-limits-hint" disabled={isEmpty || perSession === null || perDay === null} run={send}>{t(action)}</Button>
+      <p id="set-limits-hint" class="hint" role="status">{missing !== null ? t("limitMissing", { field: t(missing) }) : t(isDayLower ? "dayLower" : now === null ? "limitsTogether" : "limitsKept")}</p>
     </>
   );
 }

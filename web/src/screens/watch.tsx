@@ -25,8 +25,8 @@ type Meter = Model["Meter"];
 type Position = Model["SessionLocation"];
 const METER_EVERY_MS = 2000;
 const CLIP_S = 10;
-const MORE_S = 600;
-const EXTENSIONS_S = [60, 300, MORE_S, 1800, 3600];
+const MORE_S = 300;
+const EXTENSIONS_S = [60, MORE_S, 600, 1800, 3600];
 const DURATION_MAX_S = 14_400;
 /** A first sentence of the instructions that is longer does not fit into the two lines of the title. */
 const TITLE_MAX = 60;
