@@ -379,7 +379,7 @@ def test_the_default_options_of_relayer_and_watcher() -> None:
         "free_batch_gas": 100_000, "start_block": 0, "capture_window_ms": 0,
     }  # fmt: skip
     assert asdict(WatcherOptions()) == {
-        "depth": 0, "poll_ms": 200, "idle_ms": 1_000, "start_block": 0, "blocks_max": 64, "log_span_max": 2_000,
+        "depth": 0, "poll_ms": 200, "idle_ms": 2_000, "start_block": 0, "blocks_max": 64, "log_span_max": 2_000,
         "sweep_ms": 600_000, "sweep_every_ms": 30_000, "sweep_max": 50, "read_max": 200, "is_escrow": False,
         "old_logs_max": 1_000, "finality_tag": None,
     }  # fmt: skip
