@@ -22,9 +22,11 @@ from sightline.domain.session.messages import (
     EventKind,
     FixReported,
     GoLive,
+    MarkShown,
     MediaBroke,
     MediaProved,
     Party,
+    Say,
     SettlementMined,
     Tick,
 )
@@ -63,6 +65,8 @@ session_messages = st.one_of(
     st.builds(FixReported, fixes, st.integers(0, 50), st.booleans()),
     st.builds(lambda at: MediaProved(T0 + at), offsets),
     st.builds(lambda at: MediaBroke(T0 + at), offsets),
+    st.just(Say("turn left")),
+    st.builds(MarkShown, st.integers(0, 12)),
     st.just(Tick()),
     st.just(SettlementMined("0xabc")),
 )
