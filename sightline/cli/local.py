@@ -16,6 +16,7 @@ from sightline.domain.value import Value, hiding
 from sightline.system.files import write_durably
 from sightline_client import AsyncChain, AsyncSightline, SightlineError
 from sightline_client.commands.access import SCOPES
+from sightline_client.errors import NotAuthenticatedError
 from sightline_client.escrow import sign_mandate
 from sightline_client.money import MicroUsdc
 from sightline_client.runtime import unix_s
@@ -201,24 +202,42 @@ class LocalServer:
         return LocalWallet.from_key(path.read_text())
 
     async def funded_wallet(self, micro_usdc: int, wallet: LocalWallet | None = None) -> LocalWallet:
-        """Give a wallet, by default a new one, money that it lets the settlement contract take."""
+        """Give a wallet, by default a new one, money that it lets the settlement contract take, unless it has half."""
         wallet = wallet or LocalWallet.create()
-        await self.fund(wallet.address, micro_usdc)
         async with AsyncSightline(self.url) as api:
             config = await api.config()
-        chain = AsyncChain(config.rpc_url)
-        await chain.approve(wallet, token=config.usdc_address, spender=config.settlement_address, amount=micro_usdc)
+        chain, token, spender = AsyncChain(config.rpc_url), config.usdc_address, config.settlement_address
+        if await chain.balance_of(token, wallet.address) < micro_usdc // 2:
+            await self.fund(wallet.address, micro_usdc)
+        if await chain.allowance(token, wallet.address, spender) < micro_usdc // 2:
+            await chain.approve(wallet, token=token, spender=spender, amount=micro_usdc)
         return wallet
 
     async def join(self, wallet: LocalWallet, role: str, slug: str, *, scopes: Sequence[str] = ()) -> LocalTenant:
-        """Create a workspace of the wallet unless it has it, and mint a key with the scopes of its role and these."""
+        """Create a workspace of the wallet unless it has it, with a key that has the scopes of its role and these.
+
+        The key is kept in the directory, for the next run with it.
+        """
+        path = self.directory / f"{slug}.key"
         async with AsyncSightline(self.url) as api:
             await api.auth.sign_in(wallet)
             found = next((each.id for each in await api.workspaces.list() if each.slug == slug), None)
             workspace_id = found or (await api.workspaces.create(wallet, slug=slug, name=slug, roles=[role])).id
-            await api.auth.select(workspace_id)
-            minted = await api.keys.mint(workspace_id, label="local", scopes=[*SCOPES[role], *scopes])
-        return LocalTenant(wallet=wallet, workspace_id=workspace_id, key=minted.plaintext)
+            key = path.read_text() if path.exists() else ""
+            if not await self._is_key_of(key, workspace_id):
+                await api.auth.select(workspace_id)
+                key = (await api.keys.mint(workspace_id, label="local", scopes=[*SCOPES[role], *scopes])).plaintext
+                write_durably(path, key.encode())
+        return LocalTenant(wallet=wallet, workspace_id=workspace_id, key=key)
+
+    async def _is_key_of(self, key: str, workspace_id: str) -> bool:
+        if not key:
+            return False
+        async with AsyncSightline(self.url, key) as api:
+            try:
+                return (await api.me()).workspace_id == workspace_id
+            except NotAuthenticatedError:  # revoked, or of a database that was deleted
+                return False
 
     async def give_mandate(self, tenant: LocalTenant, micro_usdc: int) -> None:
         """With escrow, let a consumer's API key pay for views without its wallet, for a day."""

@@ -89,7 +89,8 @@ def test_the_key_of_dev_with_escrow_pays_for_a_view_and_another_run_has_its_cons
         while sl.sessions.get(running.id).clean_seconds == 0:
             pass
     with a_dev(data_directory) as again, Sightline(again["url"], again["consumerKey"]) as sl:
-        assert again["consumerWalletKey"] == said["consumerWalletKey"]
+        for kept in ("consumerWalletKey", "consumerKey", "operatorKey"):
+            assert again[kept] == said[kept]
         assert [each.id for each in sl.sessions.list(view="consumer")] == [running.id, view.session.id]
         proved = sl.sessions.get(running.id).clean_seconds
         while sl.sessions.get(running.id).clean_seconds == proved:
