@@ -105,7 +105,7 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             consumer.shows(".notice", "Nobody else is there now. The request stays open.")
             expect(operator.page.locator(JOBS)).to_have_count(0)
             consumer.click("#cancel")
-            consumer.shows(".stage a.main", "Ask again")
+            consumer.shows(".stage #ask-again")
             expect(consumer.page.locator(".notice"), "the request is not open any more").to_have_count(0, timeout=1_000)
             # A tab that is opened later receives the events that the first tab received.
             later = operator.page.context.new_page()

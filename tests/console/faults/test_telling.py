@@ -6,6 +6,7 @@ from playwright.sync_api import Browser, ViewportSize, expect
 
 from tests.console.people import (
     DESK,
+    PATIENCE_MS,
     PHONE,
     ConsoleServer,
     a_tab,
@@ -44,6 +45,7 @@ def test_a_phone_shows_what_its_viewer_says_and_how_well_it_sends(browser: Brows
         expect(phone.page.locator("#said")).to_be_empty()
 
         turn = consumer.page.get_by_role("button", name="Turn left")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
         video, stage = (consumer.page.locator(each).bounding_box() for each in (".stage video", ".stage"))
         assert video is not None
         assert stage is not None
