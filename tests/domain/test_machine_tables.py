@@ -103,7 +103,7 @@ def test_a_session_cell(phase_name, message_name):
     if target is not None:
         assert isinstance(result, Step)
         assert result.session.state == target
-        # That the contract is asked is no event: the transaction that it takes is. Nor is that a message was shown.
+        # No event says that the contract is asked (its transaction is one), or that a message was shown.
         assert len(result.events) == (0 if message_name.startswith(("Begin", "Mark")) else 1)
     elif is_command:
         assert isinstance(result, Refusal)

@@ -78,7 +78,8 @@ class Operator:
         on_availability: Called with the workspace at the start and when its availability changes. It may be async.
         on_area: Called with the workspace when its area changes and its availability does not. It may be async.
         on_message: Called with the session and each message of the consumer, such as "turn left", once and within a
-            second. It may be async; the next message, and the end of the session, wait until it returns.
+            second. It may be async; the next message, and the end of the session, wait until it returns. The consumer
+            reads then that the message was shown.
         report: Receives events for a log.
     """
 
