@@ -107,6 +107,8 @@ def faucet(
     """Send test USDC to a wallet, and the native coin it needs for gas. Embedded chain of a running server only."""
     from sightline.bootstrap.maintenance.faucet import run_faucet
 
+    if amount < 1:
+        raise typer.BadParameter("The amount must be above 0.")
     raise typer.Exit(
         run_faucet(settings_of(config, as_json=as_json, data_dir=data_dir), address, amount, as_json=as_json)
     )

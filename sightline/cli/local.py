@@ -202,7 +202,7 @@ class LocalServer:
         return LocalWallet.from_key(path.read_text())
 
     async def funded_wallet(self, micro_usdc: int, wallet: LocalWallet | None = None) -> LocalWallet:
-        """Give a wallet, by default a new one, money that it lets the settlement contract take, unless it has half."""
+        """Fund and approve a wallet, by default a new one. Half of the amount, if it has that, is enough."""
         wallet = wallet or LocalWallet.create()
         async with AsyncSightline(self.url) as api:
             config = await api.config()

@@ -88,7 +88,7 @@ from sightline.domain.session.messages import (
     Withdraw,
 )
 from sightline.domain.session.model import Assigned, Live, Requested, Session
-from sightline.domain.session.status import SessionStatus, parties_of
+from sightline.domain.session.status import SessionStatus, parties_of, session_status
 from sightline.ports.relations import TupleUpdate, consumer_edge
 from sightline.ports.store import HoldRequest, IdempotencyRecord
 
@@ -265,7 +265,7 @@ class SessionActor:
                 envelope.reply(message, await self._take(Say(text), caller))
             case MarkMessagesShown(number=number, caller=caller):
                 self._require(session, Party.OPERATOR, caller)
-                envelope.reply(message, await self._take(MarkShown(number), caller))
+                envelope.reply(message, await self._mark_shown(number, caller))
             case DropAssignment():
                 envelope.reply(message, await self._drop(session, message))
             case _:
@@ -313,6 +313,15 @@ class SessionActor:
         """Take the step of a command that needs no other actor."""
         step = await self._durable.step(message)
         return await self._durable.commit_command(step, caller)
+
+    async def _mark_shown(self, number: int, caller: Caller) -> Answer[SessionStatus]:
+        """Store that messages were shown, unless that is stored already."""
+        step = await self._durable.step(MarkShown(number))
+        session = self._durable.require()
+        if step.session is not session:
+            return await self._durable.commit_command(step, caller)
+        now_ms = self._now()
+        return Answer(session_status(session, now_ms, self._deps.limits.session, caller.workspace_id), now_ms)
 
     async def _drop(self, session: Session, command: DropAssignment) -> bool:
         if Party.OPERATOR not in parties_of(session, command.workspace_id):

@@ -559,9 +559,12 @@ async def test_a_consumer_reads_that_the_operators_device_has_shown_its_message(
     async with watching(consumer.key, f"{path}/events") as session:
         [sent] = data_of(await consumer.key.post(f"{path}/messages", {"text": "left"}))["messages"]
         assert sent["shown"] is False
+        versions = set()
         for _ in range(2):
             [marked] = data_of(await operator.key.post(f"{path}/messages/shown", {"number": 1}))["messages"]
             assert marked == {**sent, "shown": True}
+            versions.add((await world.store.load_session(path.rpartition("/")[2])).session.version)
+        assert len(versions) == 1, "a repeat writes nothing"
         await session.until("session", messages=[marked])
     assert (await consumer.key.post(f"{path}/messages/shown", {"number": 1})).status_code == 403
     assert (await operator.key.post(f"{path}/messages/shown", {"number": 0})).status_code == 400

@@ -109,7 +109,7 @@ def amount(text: str) -> int:
 
 
 def usdc_argument(explained: str) -> Any:
-    """An argument as `usdc_option`."""
+    """An argument with an amount in USDC, such as 0.50; its value is in micro-USDC."""
     return typer.Argument(parser=amount, metavar="USDC", help=explained)
 
 
