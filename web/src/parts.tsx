@@ -1,7 +1,7 @@
 // The few building blocks of every screen.
 import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { ApiError } from "./api";
 import { explain, isSuspension } from "./errors";
 import { clock, short, usdc, withoutFee } from "./format";
@@ -80,8 +80,8 @@ export const Card = ({ title, aside, children, kind = "" }: Children & { title?:
   </section>
 );
 
-/** Runs when the screen shows what has changed, and its effects have moved the focus. */
-const afterEffects = (then: () => void): unknown => requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(then)));
+/** Runs after the effects of what has just changed: Preact runs them by a timer of the next frame, and the second timer follows that one. */
+const afterEffects = (then: () => void): unknown => requestAnimationFrame(() => setTimeout(() => setTimeout(then)));
 
 /** Moves the focus to the first of these that is still there, if what had it is gone. */
 function focusFirst(places: readonly (HTMLElement | null)[]): void {
@@ -172,10 +172,15 @@ interface ConfirmProps extends Children {
 /** A button that asks before it acts. */
 export function Confirm({ id, run, question, action, children }: ConfirmProps) {
   const isAsking = useSignal(false);
-  const node = useFocusAfter<HTMLDivElement>([isAsking.value]);
-  // Whoever takes the question back goes on at the button that asked, as after the Escape of a dialog.
-  useEffect(() => {
-    if (!isAsking.value && document.activeElement === node.current) node.current?.querySelector("button")?.focus();
+  const wasAsking = useRef(false);
+  const node = useRef<HTMLDivElement>(null);
+  // In the same task as the change: nothing else can find the focus lost, and take it, in between. Whoever takes the
+  // question back goes on at the button that asked, as after the Escape of a dialog.
+  useLayoutEffect(() => {
+    const { activeElement, body } = document;
+    if (isAsking.value === wasAsking.current) return;
+    wasAsking.current = isAsking.value;
+    if (activeElement === body || activeElement === node.current) (isAsking.value ? node.current : node.current?.querySelector("button"))?.focus();
   }, [isAsking.value]);
   return (
     <div ref={node} class="confirm" role="group" aria-label={isAsking.value ? question : action} tabIndex={-1} onKeyDown={(event) => event.key === "Escape" && (isAsking.value = false)}>
