@@ -60,13 +60,15 @@ function takeKey(): string | null {
 
 export default function Camera() {
   const key = useRef(takeKey()).current;
+  const isForgotten = useSignal(false);
   const identity = useSignal<Model["KeyIdentity"] | null>(null);
   const isRefused = useSignal(false);
   const client = useRef(makeClient(key ?? "")).current;
-  const leave = (): void => {
+  const end = (why: { value: boolean }) => (): void => {
     forget("cameraKey");
-    isRefused.value = true;
+    why.value = true;
   };
+  const leave = end(isRefused);
   const reading = useReading(async () => {
     if (key === null) return;
     try {
@@ -78,12 +80,12 @@ export default function Camera() {
     }
   }, []);
   useEffect(() => () => void (isSuspended.value = false), []); // of this key: the sign-in may be of another workspace
-  if (key === null) return <Empty isPage icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")}>{remembered("signedIn") !== null && <a class="button main" href={link("operate")}>{t("navOperate")}</a>}</Empty>;
+  if (key === null || isForgotten.value) return <Empty isPage icon="camera" title={t("cameraNoKey")} text={t("cameraNoKeyText")}>{remembered("signedIn") !== null && <a class="button main" href={link("operate")}>{t("navOperate")}</a>}</Empty>;
   if (!isSecureContext) return <Empty isPage icon="warn" title={t("cameraNeedsHttps")} text={t("cameraNeedsHttpsText")} />;
   if (isRefused.value) return <Empty isPage icon="warn" title={t("cameraKeyGone")} text={t("cameraKeyRefused")} />;
   if (identity.value === null && isSuspended.value) return <Suspended again={async () => ((isSuspended.value = false), await reading.again())} />;
   const tell = (error: unknown): void => (error instanceof ApiError && error.status === 401 ? leave() : report(error));
-  return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} report={tell} />;
+  return identity.value === null ? <Unread isPage {...reading} /> : <Filming client={client} apiKey={key} identity={identity.value} report={tell} onForget={end(isForgotten)} />;
 }
 
 interface FilmingProps {
@@ -92,8 +94,10 @@ interface FilmingProps {
   identity: Model["KeyIdentity"];
   /** Told what failed. */
   report: (error: unknown) => void;
+  /** The user gives the phone back: it keeps no key. */
+  onForget: () => void;
 }
-function Filming({ client, apiKey, identity, report }: FilmingProps) {
+function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
   const id = identity.workspaceId;
   const preview = useRef<HTMLVideoElement>(null);
   const media = useSignal<MediaStream | null>(null);
@@ -317,8 +321,7 @@ function Filming({ client, apiKey, identity, report }: FilmingProps) {
   const goOffline = (): Promise<void> => patch({ availabilityState: "OFFLINE" });
   const forgetPhone = async (): Promise<void> => {
     if (state === "ONLINE") await goOffline().catch(report); // the key goes in any case
-    forget("cameraKey");
-    location.reload();
+    onForget();
   };
   return (
     <>
