@@ -290,15 +290,22 @@ export const Empty = ({ icon, title, text, isPage = false, children }: Children 
   );
 };
 
-/** Stands in place of every screen of a workspace whose calls the server refuses. */
-export const Suspended = ({ again, children }: Children & { again: () => unknown }) => (
-  <Empty isPage icon="warn" title={t("suspended")} text={t("suspendedText")}>
-    <div class="row centre">
-      <Button kind="main" run={again}>{t("checkAgain")}</Button>
-      {children}
-    </div>
-  </Empty>
-);
+const SUSPENDED_EVERY_MS = 15_000;
+/** Stands in place of every screen of a workspace whose calls the server refuses, and asks from time to time whether it still does. */
+export function Suspended({ again, children }: Children & { again: () => unknown }) {
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || void Promise.resolve(again()).catch(() => undefined), SUSPENDED_EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <Empty isPage icon="warn" title={t("suspended")} text={t("suspendedText")}>
+      <div class="row centre">
+        <Button kind="main" run={again}>{t("checkAgain")}</Button>
+        {children}
+      </div>
+    </Empty>
+  );
+}
 
 export const Loading = ({ text }: { text?: string }) => (
   <div class="empty" role="status">

@@ -27,6 +27,13 @@ addEventListener("hashchange", () => {
   followed = null;
 });
 
+/** Take the query out of the address: neither the history nor a screen that is shown again sees what it gave. */
+export function dropQuery(): void {
+  const { screen, id } = place.peek();
+  history.replaceState(null, "", link(screen, id));
+  place.value = parse(location.hash);
+}
+
 export const link = (screen: string, id = ""): string => (id === "" ? `#/${screen}` : `#/${screen}/${id}`);
 export function go(screen: string, id = ""): void {
   location.hash = link(screen, id);

@@ -205,9 +205,9 @@ def test_the_camera_has_a_menu_and_the_phone_can_be_given_back(browser: Browser,
             "needs a new link"
         )
         phone.click("#forget-phone-sure")
-        phone.shows(".empty")
+        phone.shows("h1", "This phone has no camera link")
         operator.go("operate")
         operator.shows(".badge.offline")
         phone.page.reload()
-        phone.shows(".empty")
+        phone.shows("h1", "This phone has no camera link")
         review.done(operator, phone)

@@ -66,6 +66,15 @@ def test_a_view_ends_when_the_question_is_answered_and_its_receipt_can_be_copied
         consumer.page.keyboard.press("Enter")
         consumer.shows(".notice", "The snapshot is below the picture")
         expect(consumer.page.locator("#snapshot")).to_be_focused()
+        session = consumer.page.url.rpartition("/")[2]
+        consumer.go("wallet")
+        consumer.shows("#left-today")
+        consumer.go(f"watch/{session}")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        expect(consumer.page.locator("img.snapshot"), "it is kept while other screens are shown").to_have_count(1)
+        consumer.page.fill("#tell-text", "a" * 180)
+        consumer.shows("#letters", "180 of 200 characters")
+        consumer.page.fill("#tell-text", "")
 
         phone.click("#stop")
         phone.shows(".confirm p", "Stop filming now?")

@@ -123,7 +123,9 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             expect(later.locator(JOBS)).to_have_count(0)
 
 
-def test_all_jobs_that_have_not_started_are_cancelled_after_a_question(browser: Browser, server: ConsoleServer):
+def test_a_job_is_declined_on_the_page_that_lists_it_and_its_request_stays_open(
+    browser: Browser, server: ConsoleServer
+):
     with a_tab(browser, server.url, place=RAUMA) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
         add_funds(consumer)
@@ -131,12 +133,12 @@ def test_all_jobs_that_have_not_started_are_cancelled_after_a_question(browser: 
         with a_tab(browser, server.url, PHONE, place=RAUMA) as phone:
             come_online(phone, camera_link(operator))
             request_view(consumer, "The old town")
-            operator.shows(JOBS)
-            operator.click("#cancel-all")
-            operator.shows(".confirm", "Cancel every job that has not started?")
-            operator.click("#cancel-all-sure")
+            operator.shows(".card:has(#film-job)", "Must start within")
+            operator.click("#decline")
+            operator.shows(".confirm", "Decline this request?")
+            operator.click("#decline-sure")
             expect(operator.page.locator(JOBS)).to_have_count(0)
-            consumer.shows(".badge.cancelled")
+            consumer.shows(".badge.requested")
             assert operator.problems == []
 
 

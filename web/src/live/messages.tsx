@@ -12,6 +12,8 @@ type Message = Omit<Model["OperatorMessage"], "shown"> & { readonly shown?: bool
 /** For so long the newest message stays on the picture of the operator. */
 const SHOWN_MS = 10_000;
 const TEXT_MAX = 200;
+/** From so many characters on, the count is shown: what is typed after the last one is not taken. */
+const COUNTED_FROM = 150;
 /** A longer message has smaller letters, so that all of it is on the picture of a phone. */
 const LONG = 60;
 const USUAL: readonly Word[] = ["tellLeft", "tellRight", "tellCloser", "tellBack", "tellHold"];
@@ -67,6 +69,7 @@ export function Tell({ id, messages }: { id: string; messages: readonly Message[
         <input id="tell-text" aria-label={t("tellLabel")} placeholder={t("tellLabel")} maxLength={TEXT_MAX} autocomplete="off" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
         <Button id="tell" run={submit}>{t("send")}</Button>
       </form>
+      {text.value.length >= COUNTED_FROM && <p class="hint number" id="letters" role="status">{t("lettersLeft", { count: text.value.length, max: TEXT_MAX })}</p>}
       <div class="row usual">{USUAL.map((word) => <Button key={word} run={() => send(t(word))}>{t(word)}</Button>)}</div>
       <Messages messages={messages} marks />
       <p class="hint">{t("tellHint")}</p>

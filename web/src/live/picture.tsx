@@ -21,10 +21,12 @@ interface PictureProps {
   isPaused: boolean;
   /** Whether the session is over when the picture goes away: its connection needs no goodbye then. */
   isOver: () => boolean;
+  /** Who watches pays nothing. */
+  isShared?: boolean;
   /** Buttons before those of the picture. */
   children?: ComponentChildren;
 }
-export function Picture({ connection, sessionId, url, isServerAway, isPaused, isOver, children }: PictureProps) {
+export function Picture({ connection, sessionId, url, isServerAway, isPaused, isOver, isShared = false, children }: PictureProps) {
   const video = useRef<HTMLVideoElement>(null);
   const playing = useSignal<PlayerStatus>(CONNECTING);
   const still = useSignal<Still | null>(null);
@@ -45,7 +47,7 @@ export function Picture({ connection, sessionId, url, isServerAway, isPaused, is
   const words: Record<string, Word> = {
     connecting: "pictureConnecting", noCamera: hasPlayed.current ? "pictureLost" : "pictureNoCamera", stalled: "pictureStalled", failed: "pictureFailed",
   };
-  const word = isServerAway && picture.value !== "playing" ? "serverAway" : words[picture.value];
+  const word = isServerAway && picture.value !== "playing" ? (isShared ? "serverAwayShared" : "serverAway") : words[picture.value];
   return (
     <>
       <div class="stage dark" data-picture={wantsStills.value ? "stills" : picture.value}>

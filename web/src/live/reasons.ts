@@ -1,5 +1,12 @@
 // Why the meter pauses, in the words of who watches.
+import { metres } from "../format";
 import { t, type Word } from "../strings";
+
+/** A position that is less certain proves nothing (spec: geofence). */
+export const ACCURACY_MAX_M = 100;
+/** Why no position counts although some arrive: what is said where the last one is too uncertain. */
+export const uncertain = (word: "ownUncertain" | "positionInaccurate", accuracyM: number): string =>
+  t(word, { accuracy: `±\u00a0${metres(accuracyM)}`, max: `±\u00a0${metres(ACCURACY_MAX_M)}` });
 
 export const REASONS: Record<string, Word> = {
   LOCATION_STALE: "reasonLocation",

@@ -7,6 +7,7 @@ import { explain } from "../errors";
 import { clock, distanceM, effect, inCents, metres, roughly, usdc } from "../format";
 import { positionProblem } from "../live/problems";
 import { nearestCell, operatorsAt, useCoverage, type Cell } from "../map/coverage";
+import { noteSent } from "../live/sent";
 import { PlaceMap } from "../map/map";
 import { Banner, Button, Card, Countdown, Facts, Field, Icon, Page } from "../parts";
 import { PlaceField } from "../place/field";
@@ -108,9 +109,11 @@ export default function Buy() {
     // Somebody may have come since the price was asked for. If every operator has just become busy, the request stays open for any of them to accept.
     if (price.availableOperators > 0 || (await areThere(chosen, duration.value).catch(() => false))) {
       const path = { id: session.id };
-      await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } })).catch((error: unknown) => {
+      try {
+        noteSent(session.id, (await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } }))).distanceMeters);
+      } catch (error) {
         if (!(error instanceof ApiError && error.status === 503)) throw error;
-      });
+      }
     }
     instructions.value = "";
     go("watch", session.id);

@@ -1,7 +1,7 @@
 // The phone as camera: preview, position, requests, and the video while a session is LIVE.
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { follow } from "sightline-js/events";
 import { Publisher, type Sending } from "sightline-js/publisher";
 import type { Quality } from "sightline-js/quality";
@@ -18,12 +18,12 @@ import { JobAlerts } from "../live/push";
 import { Messages, Newest } from "../live/messages";
 import { pauseEndsAt, timeEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
-import { wordOf } from "../live/reasons";
+import { ACCURACY_MAX_M, uncertain, wordOf } from "../live/reasons";
 import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Suspended, Switch, Unread, grossRows, useReading, useTitle } from "../parts";
 import { PlaceMap } from "../map/map";
 import { Town } from "../place/town";
 import { Preferences } from "../preferences";
-import { link, place } from "../router";
+import { dropQuery, link, place } from "../router";
 import { isSuspended, notify, now, report, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Requests } from "./requests";
@@ -31,7 +31,6 @@ import { Requests } from "./requests";
 type Meter = Model["Meter"];
 const OWN_REASONS: Record<string, Word> = { LOCATION_STALE: "ownLocation", GEOFENCE_EXIT: "ownFence", MEDIA_LOST: "ownMedia" };
 const ELSEWHERE_REASONS: Record<string, Word> = { LOCATION_STALE: "elsewhereUnlocated", GEOFENCE_EXIT: "elsewhereOutside", MEDIA_LOST: "elsewhereBlind" };
-const ACCURACY_MAX_M = 100;
 const PROVED_EVERY_MS = 2000;
 const COVERAGE_M = 2000;
 /** So many unanswered heartbeats, 2 s each, mean that the server is not reached. */
@@ -54,12 +53,12 @@ function takeKey(): string | null {
   const given = place.value.query.get("key");
   if (given === null) return remembered("cameraKey");
   keep("cameraKey", given);
-  history.replaceState(null, "", "#/camera");
+  dropQuery();
   return given;
 }
 
 export default function Camera() {
-  const key = useRef(takeKey()).current;
+  const key = useMemo(takeKey, []);
   const isForgotten = useSignal(false);
   const identity = useSignal<Model["KeyIdentity"] | null>(null);
   const isRefused = useSignal(false);
@@ -296,6 +295,13 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
   // A phone that sleeps hears of no job and sends no position.
   const isAtWork = state !== "OFFLINE" || liveUrl.value !== null;
   useEffect(() => stayAwake(isAtWork), [isAtWork]);
+  // A browser asks before it closes a tab on which somebody has pressed something.
+  useEffect(() => {
+    if (liveUrl.value === null) return;
+    const ask = (event: Event): void => event.preventDefault();
+    addEventListener("beforeunload", ask);
+    return () => removeEventListener("beforeunload", ask);
+  }, [liveUrl.value]);
   // What is uncertain about the position is no reason to warn.
   const isAway = fix !== null && (distanceToArea(workspace.value, fix) ?? 0) > fix.accuracyMeters;
   const patch = async (body: { availabilityState?: "ONLINE" | "OFFLINE"; deviceKind?: "PHONE"; coverageLat?: number; coverageLng?: number; coverageRadiusMeters?: number }): Promise<void> => {
@@ -317,6 +323,7 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
     await patch(areaAround(fix, workspace.value?.coverageRadiusMeters ?? COVERAGE_M));
     notify("areaMoved");
   };
+  const isBusy = job.value?.state === "ASSIGNED" || job.value?.state === "LIVE";
   const isStranded = state === "ONLINE" && mediaError.value !== null && job.value === null && !isSuspended.value;
   const goOffline = (): Promise<void> => patch({ availabilityState: "OFFLINE" });
   const forgetPhone = async (): Promise<void> => {
@@ -328,8 +335,8 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
       <header class="page-head">
         <div>
           <h1>{identity.workspace.name}</h1>
-          <p class="dim">{t("cameraLead")}</p>
-          {workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
+          {!isBusy && <p class="dim">{t("cameraLead")}</p>}
+          {!isBusy && workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
         </div>
         {isElsewhere ? <Badge state={job.value?.meterState === "PAUSED" ? "PAUSED" : "BUSY"} /> : job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("badgeAway")}</span> : !isSuspended.value && state === "ONLINE" && (!isLocated || mediaError.value !== null) ? <span class="badge paused">{t(isLocated ? "badgeNoCamera" : "badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? (job.value.meterState === "PAUSED" ? "PAUSED" : "LIVE") : state} />}
       </header>
@@ -367,6 +374,7 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
         {job.value?.state === "LIVE" && !isElsewhere && <Newest client={client} id={job.value.id} messages={job.value.messages} />}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
+      {online.value && liveUrl.value !== null && (locator.value?.missed.value ?? 0) >= MISSED_MAX && <Banner id="server-away" kind="bad" icon="warn">{t("cameraServerAway")}</Banner>}
       {locator.value?.isShared.value === true && !isElsewhere && (
         <div id="other-device"><Banner kind={liveUrl.value === null ? "info" : "bad"} icon="warn">{t(liveUrl.value === null ? "otherDeviceOnline" : "otherDevice")}</Banner></div>
       )}
@@ -393,8 +401,8 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
           </Banner>
         </div>
       )}
-      {!isSuspended.value && !isElsewhere && !isStranded && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} canFilm={media.value !== null && isLocated} onStart={film} />}
-      {state === "ONLINE" && !isSuspended.value && !isStranded && <Requests client={client} workspaceId={id} isOffline={false} changes={requestsTold.value} onAccepted={takeJob} />}
+      {!isSuspended.value && !isElsewhere && !isStranded && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} isLocated={isLocated} canFilm={media.value !== null && isLocated} onStart={film} />}
+      {state === "ONLINE" && !isSuspended.value && !isStranded && <Requests client={client} workspaceId={id} isOffline={false} at={isLocated ? fix : null} changes={requestsTold.value} onAccepted={takeJob} />}
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
         <Switch id="microphone" isOn={hasSound.value} run={() => switchSound(!hasSound.value)}>{t("microphone")}</Switch>
@@ -410,7 +418,8 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
         <p role="status" id="position">
           {problem !== null && isLocated ? t(problem) : problem !== null && !isChecking ? t("positionNone") : (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
         </p>
-        {isInaccurate && <Banner kind="warn" icon="warn">{t("positionInaccurate")}</Banner>}
+        {isInaccurate && !isBusy && <Banner id="inaccurate" kind="warn" icon="warn">{uncertain("positionInaccurate", fix.accuracyMeters)}</Banner>}
+        {workspace.value?.coverageLat != null && workspace.value.coverageLng != null && !isBusy && <p class="hint" id="covered">{t("youCover", { radius: metres(workspace.value.coverageRadiusMeters ?? 0), place: point(workspace.value.coverageLat, workspace.value.coverageLng) })} <Town lat={workspace.value.coverageLat} lng={workspace.value.coverageLng} /></p>}
         {!isSuspended.value && (locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
         {job.value?.state !== "LIVE" && !isSuspended.value &&
           (state === "OFFLINE" ? (
@@ -476,20 +485,22 @@ interface JobProps {
   meter: Meter | null;
   fix: Fix | null;
   isOffline: boolean;
+  isLocated: boolean;
   /** The camera is open and the position is known: without them a view would be LIVE without a picture, or paused. */
   canFilm: boolean;
   /** This browser films the session from now on. */
   onStart: (sessionId: string) => void;
 }
-function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: JobProps) {
+function Job({ client, ownId, job, meter, fix, isOffline, isLocated, canFilm, onStart }: JobProps) {
   const shown = job.value;
-  if (shown === null) return <Card><p class="dim" role="status">{t(isOffline ? "cameraIsOffline" : "cameraWaiting")}</p></Card>;
+  if (shown === null) return <Card><p class="dim" role="status">{t(isOffline ? "cameraIsOffline" : isLocated ? "cameraWaiting" : "cameraWaitingUnlocated")}</p></Card>;
   const params = { path: { id: shown.id }, header: once() };
   const most = usdc(withoutFee(shown.holdMicroUsdc, shown.platformFeeBps));
   const away = fix === null ? null : distanceM(fix.lat, fix.lng, shown.requestedLat, shown.requestedLng);
   const ends = meter === null ? null : pauseEndsAt(meter, timeEndsAt(shown));
   const timeEnds = timeEndsAt(shown);
   const isOutside = away !== null && away > shown.radiusMeters;
+  const isUncertain = fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
   const area = (
     <PlaceMap
       isSmall
@@ -524,6 +535,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
           [t("earnAtMost"), most],
         ]} />
         {isOutside && <Banner kind="warn" icon="warn">{t("outsideFirst", { radius: metres(shown.radiusMeters) })}</Banner>}
+        {canFilm && isUncertain && <Banner id="inaccurate" kind="warn" icon="warn">{uncertain("ownUncertain", fix.accuracyMeters)}</Banner>}
         {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}<div class="row">{giveBack}</div></Banner>}
         <Button id="start" kind={isOutside ? "plain" : "main"} disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
         <div class="apart">
@@ -539,7 +551,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
         <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
         {shown.meterState === "PAUSED" && (
           <Banner kind="warn" icon="pause">
-            <strong>{t("pausedTitle")}</strong> {shown.pauseReason === "GEOFENCE_EXIT" && away !== null && !isOutside ? t("backInside") : wordOf(OWN_REASONS, shown.pauseReason)} {t("notPaid")}
+            <strong>{t("pausedTitle")}</strong> {shown.pauseReason === "LOCATION_STALE" && isUncertain ? uncertain("ownUncertain", fix.accuracyMeters) : shown.pauseReason === "GEOFENCE_EXIT" && away !== null && !isOutside ? t("backInside") : wordOf(OWN_REASONS, shown.pauseReason)} {t("notPaid")}
             {ends !== null && <p>{t("endsItself")} <Countdown until={ends} /></p>}
           </Banner>
         )}
@@ -559,9 +571,15 @@ function Job({ client, ownId, job, meter, fix, isOffline, canFilm, onStart }: Jo
   const earned = withoutFee(shown.chargedMicroUsdc, shown.platformFeeBps);
   return (
     <Card title={t("jobOver")}>
-      <p class="price"><span class="number">{usdc(earned)}</span></p>
-      <Facts rows={grossRows(shown.chargedMicroUsdc, shown.platformFeeBps)} />
-      <p class="dim">{t("jobOverText", { time: clock(shown.cleanSeconds) })} {endingOf(shown, ownId)}</p>
+      {shown.startedAt === null ? (
+        <p>{endingOf(shown, ownId)} {t("jobNotStarted")} {shown.endReason === "CONSUMER_CANCELLED" && t("noCountAgainst")}</p>
+      ) : (
+        <>
+          <p class="price"><span class="number">{usdc(earned)}</span></p>
+          <Facts rows={grossRows(shown.chargedMicroUsdc, shown.platformFeeBps)} />
+          <p class="dim">{t("jobOverText", { time: clock(shown.cleanSeconds) })} {endingOf(shown, ownId)}</p>
+        </>
+      )}
       <Button id="next-job" run={() => (job.value = null)}>{t("nextJob")}</Button>
     </Card>
   );

@@ -3,16 +3,16 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import encodeQr from "qr";
 import { api, makeClient, need, once, type Model } from "../api";
-import { dateTime, metres, point, usdc } from "../format";
+import { clock, dateTime, metres, point, usdc } from "../format";
 import { keep, remembered } from "../kept";
 import { JobAlerts } from "../live/push";
 import { useCoverage } from "../map/coverage";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Button, Card, Confirm, Facts, Field, Icon, Loopback, Page, Secret } from "../parts";
+import { Badge, Banner, Button, Card, Confirm, Countdown, Facts, Field, Icon, Loopback, Page, Secret } from "../parts";
 import { PlaceField } from "../place/field";
 import { placeAt, typed } from "../place/place";
 import { link } from "../router";
-import { notify, now, report, tell, told, workspace } from "../store";
+import { notify, now, report, tell, told, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
 import { Payee } from "./invitations";
 import { Requests } from "./requests";
@@ -23,17 +23,38 @@ const DEVICES: Record<Model["Workspace"]["deviceKind"], Word> = {
 };
 const EARNING_DAYS = 14;
 const DAY_MS = 86_400_000;
+/** A camera sends its position every 2 s: after so long none is open. */
+const UNSEEN_MS = 60_000;
+const SEEN_EVERY_MS = 10_000;
 
 export default function Operate() {
   const shown = workspace.value;
+  const id = shown?.id;
+  const isOnline = shown?.availabilityState === "ONLINE";
+  // The stream tells of changes of state, and not of each position.
+  useEffect(() => {
+    if (id === undefined || !isOnline) return;
+    const read = async (): Promise<void> => void (workspace.value = await need(api.GET("/api/v1/workspaces/{id}", { params: { path: { id } } })));
+    const timer = setInterval(() => document.hidden || void read().catch(() => undefined), SEEN_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [id, isOnline]);
   if (shown === null) return null;
+  const silentMs = now.value - Date.parse(shown.lastSeenAt ?? "");
+  const isUnseen = isOnline && !(silentMs < UNSEEN_MS);
+  const accepted = (session: Session): unknown => (tell(session), isTouched() && filmHere());
   return (
-    <Page title={t("operateTitle")} lead={t("operateLead")} aside={<Badge state={shown.availabilityState} />}>
+    <Page title={t("operateTitle")} lead={t("operateLead")} aside={isUnseen ? <span class="badge paused">{t("badgeNoCamera")}</span> : <Badge state={shown.availabilityState} />}>
+      {isUnseen && (
+        <Banner id="no-camera-open" kind="warn" icon="camera">
+          {shown.lastSeenAt === null ? t("noCameraYet") : t("noCameraOpen", { time: clock(silentMs / 1000) })}
+          <div class="row"><Button run={filmHere}>{t("phoneHere")}</Button></div>
+        </Banner>
+      )}
       <Payee address={shown.walletAddress} />
       <div class="columns">
         <div class="stack">
           <Assigned />
-          <Requests client={api} workspaceId={shown.id} isOffline={shown.availabilityState === "OFFLINE"} changes={told.value} onAccepted={tell} />
+          <Requests client={api} workspaceId={shown.id} isOffline={shown.availabilityState === "OFFLINE"} changes={told.value} onAccepted={accepted} />
           <Earnings />
         </div>
         <div class={hasCamera(shown) ? "stack" : "stack first"}>
@@ -99,6 +120,9 @@ function Availability() {
   );
 }
 
+/** Whether this is a phone or a tablet, which can film itself. */
+const isTouched = (): boolean => matchMedia("(pointer: coarse)").matches;
+
 /** The next step of who has no camera is to make a code; of who has one, to go online. */
 const hasCamera = (shown: Model["Workspace"] | null): boolean => shown !== null && shown.lastSeenAt !== null;
 
@@ -122,8 +146,7 @@ async function filmHere(): Promise<void> {
 function Phone() {
   const url = useSignal<string | null>(null);
   const make = async (): Promise<void> => void (url.value = `${location.origin}/console/#/camera?key=${await makeKey()}`);
-  const isTouched = matchMedia("(pointer: coarse)").matches;
-  const makeKind = hasCamera(workspace.value) || isTouched ? "plain" : "main";
+  const makeKind = hasCamera(workspace.value) || isTouched() ? "plain" : "main";
   return (
     <Card title={t("phoneTitle")}>
       {url.value === null ? (
@@ -133,7 +156,7 @@ function Phone() {
           {!isSecureContext && <Banner kind="warn" icon="warn">{t("cameraNeedsHttpsText")}</Banner>}
           <div class="row">
             <Button id="make-qr" kind={makeKind} run={make}>{t("phoneMake")}</Button>
-            <Button id="film-here" kind={isTouched ? "main" : "quiet"} run={filmHere}>{t("phoneHere")}</Button>
+            <Button id="film-here" kind={isTouched() ? "main" : "quiet"} run={filmHere}>{t("phoneHere")}</Button>
           </div>
         </>
       ) : (
@@ -192,30 +215,31 @@ function Earnings() {
 
 function Assigned() {
   const mine = [...told.value.values()].filter((each) => each.operatorWorkspaceId === workspace.value?.id && (each.state === "ASSIGNED" || each.state === "LIVE"));
-  const waiting = mine.filter((each) => each.state === "ASSIGNED");
-  const cancelAll = async (): Promise<void> => {
-    await need(api.POST("/api/v1/sessions/cancel-all-assignments", { headers: once() }));
-    told.value = new Map([...told.value].filter(([, each]) => !waiting.includes(each)));
+  const decline = async (id: string): Promise<void> => {
+    await need(api.POST("/api/v1/sessions/{id}/decline", { params: { path: { id }, header: once() } }));
+    told.value = new Map([...told.value].filter(([each]) => each !== id));
+    notify("declined");
   };
   if (mine.length === 0) return null;
+  const isPaused = (each: Session): boolean => each.state === "LIVE" && each.meterState === "PAUSED";
   return (
     <Card title={t("yourJobs")}>
+      {mine.some(isPaused) && <Banner id="job-paused" kind="bad" icon="pause">{t("jobPaused")}</Banner>}
       <ul class="rows">
         {mine.map((each) => (
           <li key={each.id}>
             <a class="list-main" href={link("watch", each.id)}>
               <strong>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
-              <small>{point(each.requestedLat, each.requestedLng)}</small>
+              <small>{each.instructions && `${point(each.requestedLat, each.requestedLng)} · `}{t("withinOnly", { radius: metres(each.radiusMeters) })}</small>
+              {each.state === "ASSIGNED" && each.expiresAt !== null && <small>{t("startsWithin")} <Countdown until={each.expiresAt} /></small>}
             </a>
-            <Badge state={each.state} />
+            <Badge state={isPaused(each) ? "PAUSED" : each.state} />
+            {each.state === "ASSIGNED" && <Confirm id="decline" question={t("declineAsk")} action={t("decline")} run={() => decline(each.id)}>{t("decline")}</Confirm>}
           </li>
         ))}
       </ul>
       <p class="hint"><Icon name="camera" /> {t("filmOnCamera")}</p>
-      <div class="row">
-        <Button id="film-job" kind="main" run={filmHere}>{t("phoneHere")}</Button>
-        {waiting.length > 0 && <Confirm id="cancel-all" question={t("cancelAllAsk")} action={t("cancelAll")} run={cancelAll}>{t("cancelAll")}</Confirm>}
-      </div>
+      <div class="row"><Button id="film-job" kind="main" run={filmHere}>{t("phoneHere")}</Button></div>
     </Card>
   );
 }

@@ -2,9 +2,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { need, once, type Client } from "../api";
-import { clock, point, usdc, withoutFee } from "../format";
+import { clock, distanceM, metres, point, usdc, withoutFee } from "../format";
 import { chime } from "../live/chime";
-import { Button, Card, Empty, Unread, useReading } from "../parts";
+import { Button, Card, Countdown, Empty, Unread, useReading } from "../parts";
 import { Town } from "../place/town";
 import { type Session } from "../store";
 import { t } from "../strings";
@@ -15,11 +15,13 @@ interface RequestsProps {
   client: Client;
   workspaceId: string;
   isOffline: boolean;
+  /** Where this device is, if it says so; null while it does not know. */
+  at?: { lat: number; lng: number } | null;
   /** Another value after the stream told of requests: the list is read again. */
   changes: unknown;
   onAccepted: (session: Session) => void;
 }
-export function Requests({ client, workspaceId, isOffline, changes, onAccepted }: RequestsProps) {
+export function Requests({ client, workspaceId, isOffline, at, changes, onAccepted }: RequestsProps) {
   const items = useSignal<readonly Session[] | null>(null);
   const load = async (): Promise<void> => {
     const known = items.value;
@@ -47,14 +49,16 @@ export function Requests({ client, workspaceId, isOffline, changes, onAccepted }
       {items.value === null ? (
         <Unread {...reading} />
       ) : items.value.length === 0 ? (
-        <Empty icon="eye" title={t("noRequests")} text={t(isOffline ? "noRequestsOffline" : "noRequestsText")} />
+        <Empty icon="eye" title={t("noRequests")} text={t(isOffline ? "noRequestsOffline" : at === null ? "noRequestsUnlocated" : "noRequestsText")} />
       ) : (
         <ul class="rows">
           {items.value.map((each) => (
             <li key={each.id}>
               <div class="list-main">
                 <strong class="two-lines" title={each.instructions ?? ""}>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
-                <small><Town lat={each.requestedLat} lng={each.requestedLng} /> {point(each.requestedLat, each.requestedLng)} · {t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(withoutFee(each.holdMicroUsdc, each.platformFeeBps)) })}</small>
+                <small>{each.instructions && `${point(each.requestedLat, each.requestedLng)} · `}<Town lat={each.requestedLat} lng={each.requestedLng} /></small>
+                <small>{at != null && `${t("distanceAway", { distance: metres(distanceM(at.lat, at.lng, each.requestedLat, each.requestedLng)) })} · `}{t("withinOnly", { radius: metres(each.radiusMeters) })}{each.expiresAt !== null && <> · {t("closesIn")} <Countdown until={each.expiresAt} /></>}</small>
+                <small>{t("upTo", { time: clock(each.maxDurationSeconds), amount: usdc(withoutFee(each.holdMicroUsdc, each.platformFeeBps)) })}</small>
               </div>
               <Button run={() => accept(each)}>{t("accept")}</Button>
             </li>

@@ -1,13 +1,13 @@
 // A view that somebody has shared: its picture, state and place, by the key of the link. Nothing here changes or spends.
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { ApiError, here, makeClient, need, type Model } from "../api";
 import { dateTime, metres, point, timeOf } from "../format";
 import { Picture } from "../live/picture";
 import { REASONS, wordOf } from "../live/reasons";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Card, Empty, Facts, Loading, Page, Unread, useReading } from "../parts";
-import { link, place } from "../router";
+import { dropQuery, place } from "../router";
 import { t } from "../strings";
 
 const READ_EVERY_MS = 2000;
@@ -25,13 +25,13 @@ function takeLink(id: string): Given {
   if (given.key === null) return { key: sessionStorage.getItem(kept.key), name: sessionStorage.getItem(kept.name) };
   sessionStorage.setItem(kept.key, given.key);
   if (given.name !== null) sessionStorage.setItem(kept.name, given.name);
-  history.replaceState(null, "", link("shared", id));
+  dropQuery();
   return given;
 }
 
 export default function Shared() {
   const id = useRef(place.value.id).current;
-  const { key, name } = useRef(takeLink(id)).current;
+  const { key, name } = useMemo(() => takeLink(id), []);
   const client = useRef(makeClient(key ?? "")).current;
   const view = useSignal<Model["SharedView"] | null>(null);
   const isAway = useSignal(false);
@@ -63,13 +63,13 @@ export default function Shared() {
     <Page
       title={t("sharedTitle")}
       lead={t("watchLead", { place: [...(name === null ? [] : [name]), point(shown.lat, shown.lng)].join(" · "), radius: metres(shown.radiusMeters) })}
-      aside={<Badge state={shown.state === "LIVE" && isPaused ? "PAUSED" : shown.state} />}
+      aside={isAway.value && shown.state === "LIVE" ? <span class="badge paused">{t("badgeAway")}</span> : <Badge state={shown.state === "LIVE" && isPaused ? "PAUSED" : shown.state} />}
     >
       {isAway.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
       <div class="columns wide-left">
         <div class="stack">
           {shown.state === "LIVE" && shown.whepUrl !== null && key !== null ? (
-            <Picture key={shown.sessionId} connection={{ ...here, key }} sessionId={id} url={shown.whepUrl} isServerAway={isAway.value} isPaused={isPaused} isOver={() => view.value?.state !== "LIVE" || isEnded.value} />
+            <Picture key={shown.sessionId} connection={{ ...here, key }} sessionId={id} url={shown.whepUrl} isServerAway={isAway.value} isShared isPaused={isPaused} isOver={() => view.value?.state !== "LIVE" || isEnded.value} />
           ) : (
             <div class="stage"><Loading text={t("sharedWaiting")} /></div>
           )}

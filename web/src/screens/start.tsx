@@ -9,7 +9,7 @@ import type { Signer } from "../chain/wallet";
 import { microOf, roughly, short, usdc } from "../format";
 import { keep } from "../kept";
 import { Banner, Button, Card, Field, Icon, Page, useFocusAfter } from "../parts";
-import { go, hasMoved, link, place } from "../router";
+import { dropQuery, go, hasMoved, link, place } from "../router";
 import { canBuy, canOperate, config, fieldOf, funds, me, notify, refresh, report, select, unpaidText, unpayable, workspace } from "../store";
 import { t, type Word } from "../strings";
 import { Choice, Invitations } from "./invitations";
@@ -72,8 +72,7 @@ export default function Start() {
   useEffect(() => {
     const key = place.value.query.get("testWallet");
     if (key === null || me.value === undefined || config.value?.environment !== "TEST") return;
-    history.replaceState(null, "", link("start"));
-    place.value = { ...place.value, query: new URLSearchParams() };
+    dropQuery();
     if (!/^0x[0-9a-f]{64}$/i.test(key)) return;
     if (me.value !== null || hasTestWallet()) return notify("demoWalletKept", "", true);
     import("../chain/test_wallet").then(({ addressOf }) => (linked.value = { key, address: addressOf(key) }), report);

@@ -79,7 +79,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
       {minted.value !== null && <Secret id="minted" title={t("keyOnce")} label={t("keys")} value={minted.value} />}
       {isOpen.value && (
         <div class="form panel">
-          {workspace.value !== null && <Payee address={workspace.value.walletAddress} />}
+          {workspace.value !== null && scopes.value.includes("sessions:operate") && <Payee address={workspace.value.walletAddress} />}
           <Field label={t("keyLabel")}>
             <input id="key-label" maxLength={80} value={label.value} onInput={(event) => (label.value = event.currentTarget.value)} />
           </Field>

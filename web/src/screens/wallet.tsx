@@ -74,6 +74,7 @@ function Spendable({ shown }: { shown: Model["Wallet"] }) {
           [t("balance"), usdc(shown.trackedBalance)],
           [t("allowance"), usdc(shown.trackedAllowance)],
           [t("held"), usdc(shown.heldMicroUsdc)],
+          ...(shown.limits === null ? [] : [[t("leftToday"), <span id="left-today">{usdc(shown.limits.leftTodayMicroUsdc)}</span>] as const]),
           ...(config.value?.isEscrow ? [[t("inEscrow"), usdc(shown.escrowedMicroUsdc)] as const] : []),
         ]}
       />

@@ -1,6 +1,6 @@
 // Watch one session: the picture, what is proved, what it costs, and why it pauses.
-import { useComputed, useSignal, type Signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { signal, useComputed, useSignal, type Signal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
 import { follow } from "sightline-js/events";
 import { clip, frame, type Clip, type Still } from "sightline-js/stills";
 import { ApiError, api, here, need, once, type Model } from "../api";
@@ -12,6 +12,7 @@ import { pausedMs, pauseEndsAt, timeEndsAt } from "../live/pauses";
 import { Picture } from "../live/picture";
 import { REASONS, wordOf } from "../live/reasons";
 import { reopenedBy } from "../live/reopened";
+import { noteSent, sentFrom } from "../live/sent";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Field, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
 import { AskAgain } from "../place/again";
@@ -26,10 +27,20 @@ type Position = Model["SessionLocation"];
 const METER_EVERY_MS = 2000;
 const CLIP_S = 10;
 const MORE_S = 300;
+/** So long before the end of the agreed time the page says so. */
+const SOON_MS = 30_000;
 const EXTENSIONS_S = [60, MORE_S, 600, 1800, 3600];
 const DURATION_MAX_S = 14_400;
 /** A first sentence of the instructions that is longer does not fit into the two lines of the title. */
 const TITLE_MAX = 60;
+
+const saved = new Map<string, Signal<readonly (Still | Clip)[]>>();
+/** What was saved of a view in this tab. It is kept until the tab is closed, also while other screens are shown. */
+function savedOf(id: string): Signal<readonly (Still | Clip)[]> {
+  const kept = saved.get(id) ?? signal<readonly (Still | Clip)[]>([]);
+  saved.set(id, kept);
+  return kept;
+}
 
 export default function Watch() {
   const id = place.value.id;
@@ -38,8 +49,7 @@ export default function Watch() {
   const operator = useSignal<Position | null>(null);
   const isMissing = useSignal(false);
   const isOpen = useSignal(true);
-  const snapshots = useSignal<readonly (Still | Clip)[]>([]);
-  useEffect(() => () => snapshots.value.forEach((each) => URL.revokeObjectURL(each.url)), [id]);
+  const snapshots = useMemo(() => savedOf(id), [id]);
   const learn = (read: Meter): void => tellMeter((meter.value = read));
 
   const reading = useReading(async () => {
@@ -97,7 +107,7 @@ export default function Watch() {
   return (
     <Page
       title={title || point(shown.requestedLat, shown.requestedLng)}
-      lead={t("watchLead", { place: wish === "" || !isWhole ? point(shown.requestedLat, shown.requestedLng) : placeOf(shown), radius: metres(shown.radiusMeters) })}
+      lead={title === "" && wish === "" ? t("withinOnly", { radius: metres(shown.radiusMeters) }) : t("watchLead", { place: wish === "" || !isWhole ? point(shown.requestedLat, shown.requestedLng) : placeOf(shown), radius: metres(shown.radiusMeters) })}
       when={[shown.state]}
       aside={<span role="status">{!isOpen.value && shown.state === "LIVE" ? <span class="badge paused">{t("badgeAway")}</span> : <Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}</span>}
     >
@@ -110,9 +120,10 @@ export default function Watch() {
             <Waiting session={shown} mayAct={mayAct} />
           )}
           {meter.value !== null && shown.state === "LIVE" && <Pause session={shown} meter={meter.value} />}
+          {mayAct && shown.state === "LIVE" && shown.meterState === "RUNNING" && <EndsSoon session={shown} />}
           {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
           {rest !== "" && <p class="wish">{rest}</p>}
-          {snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}
+          <div id="saved" class="stack">{snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}</div>
         </div>
         <div class="stack">
           <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={!isOpen.value} />
@@ -164,10 +175,12 @@ function Waiting({ session, mayAct }: { session: Session; mayAct: boolean }) {
         </Empty>
       </div>
     );
+  const sentM = sentFrom(session.id);
   if (session.state === "ASSIGNED")
     return (
       <div class="stage">
         <Empty icon="camera" title={t("operatorFound")} text={t("operatorFoundText")}>
+          {sentM !== null && sentM > session.radiusMeters && <p id="comes">{t("operatorComes", { distance: metres(sentM), radius: metres(session.radiusMeters) })}</p>}
           {session.expiresAt !== null && <p>{t("startsWithin")} <Countdown until={session.expiresAt} /></p>}
           {mayAct && <Button kind="quiet" run={() => need(api.POST("/api/v1/sessions/{id}/end", { params }))}>{t("cancelRequest")}</Button>}
         </Empty>
@@ -195,6 +208,7 @@ async function send(session: Session): Promise<void> {
   const path = { id: session.id };
   try {
     const { distanceMeters } = await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } }));
+    noteSent(session.id, distanceMeters);
     if (distanceMeters !== null) notify("operatorSent", metres(distanceMeters), false, isStill("REQUESTED", "ASSIGNED"));
   } catch (error) {
     // Whoever is there has declined this request, or has just become busy.
@@ -229,6 +243,7 @@ function Screen({ session, charged, url, isServerAway, snapshots }: ScreenProps)
       <End session={session} charged={charged} />
       <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
       {seconds > 0 && <Button id="save-clip" run={save}><Icon name="download" />{t("clip", { count: seconds })}</Button>}
+      {snapshots.value.length > 0 && <Button id="show-saved" kind="quiet" run={() => document.getElementById("saved")?.scrollIntoView()}>{t("showTaken", { count: snapshots.value.length })}</Button>}
     </Picture>
   );
 }
@@ -271,6 +286,39 @@ function Pause({ session, meter }: { session: Session; meter: Meter }) {
   );
 }
 
+/** For the last seconds of the agreed time: how long it still is, and the way to go on. */
+function EndsSoon({ session }: { session: Session }) {
+  const timeEnds = timeEndsAt(session);
+  if (timeEnds === null || timeEnds - now.value > SOON_MS) return null;
+  const { seconds, amount, unpaid } = extensionOf(session, null);
+  return (
+    <Banner id="ends-soon" kind="warn" icon="clock">
+      <strong>{t("endsSoon")} <Countdown until={timeEnds} />.</strong> {t("endsSoonText")}
+      {unpaid === null && seconds > 0 && <div class="row"><Button id="extend-soon" run={() => extend(session, seconds)}>{t("extendBySoon", { time: clock(seconds), amount: usdc(amount) })}</Button></div>}
+    </Banner>
+  );
+}
+
+interface Extension {
+  offered: readonly number[];
+  seconds: number;
+  amount: bigint;
+  unpaid: ReturnType<typeof unpayable>;
+}
+/** `chosenS`: null for what is proposed, at most as much as the view has. */
+function extensionOf(session: Session, chosenS: number | null): Extension {
+  const offered = EXTENSIONS_S.filter((each) => session.maxDurationSeconds + each <= DURATION_MAX_S);
+  const proposed = EXTENSIONS_S.findLast((each) => each <= Math.min(MORE_S, session.maxDurationSeconds)) ?? MORE_S;
+  const seconds = Math.min(chosenS ?? proposed, offered.at(-1) ?? 0);
+  const amount = BigInt(session.ratePerSecondMicroUsdc) * BigInt(seconds);
+  return { offered, seconds, amount, unpaid: unpayable(amount, BigInt(session.holdMicroUsdc) + amount) };
+}
+
+async function extend(session: Session, seconds: number): Promise<void> {
+  tell(await extendSession(session.id, seconds));
+  notify("viewExtended", clock(seconds));
+}
+
 async function end(id: string): Promise<void> {
   noteEnd(id);
   await need(api.POST("/api/v1/sessions/{id}/end", { params: { path: { id }, header: once() } }));
@@ -310,11 +358,8 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
   useEffect(() => {
     if (isLive && isConsumer) void refreshFunds().catch(() => undefined);
   }, [isLive, isConsumer, session.holdMicroUsdc]);
-  const chosenS = useSignal(MORE_S);
-  const offered = EXTENSIONS_S.filter((each) => session.maxDurationSeconds + each <= DURATION_MAX_S);
-  const moreS = Math.min(chosenS.value, offered.at(-1) ?? 0);
-  const more = rate * BigInt(moreS);
-  const unpaid = unpayable(more, hold + more);
+  const chosenS = useSignal<number | null>(null);
+  const { offered, seconds: moreS, amount: more, unpaid } = extensionOf(session, chosenS.value);
   const canExtend = isLive && isConsumer && mayChange.value;
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
   return (
@@ -343,7 +388,7 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
               {offered.map((each) => <option key={each} value={each}>{t("minutes", { count: each / 60 })}</option>)}
             </select>
           </Field>
-          <Button id="extend" disabled={unpaid !== null} run={async () => tell(await extendSession(session.id, moreS))}>{t("extend", { amount: usdc(more) })}</Button>
+          <Button id="extend" disabled={unpaid !== null} run={() => extend(session, moreS)}>{t("extend", { amount: usdc(more) })}</Button>
         </div>
       )}
       <p class="hint">{t("provedHint")} {isLive && t("timeLeftHint")}</p>

@@ -1,0 +1,47 @@
+"""The end of the agreed time is said before, with a way to go on."""
+
+import re
+
+from playwright.sync_api import Browser, expect
+
+from tests.console.people import (
+    PATIENCE_MS,
+    PHONE,
+    ConsoleServer,
+    a_tab,
+    add_funds,
+    camera_link,
+    come_online,
+    request_view,
+    sign_up,
+)
+from tests.console.review import Review
+
+GAVLE = (60.674880, 17.141273)
+
+
+def test_a_view_that_is_about_to_end_says_so_and_is_extended_by_one_press(browser: Browser, server: ConsoleServer):
+    review = Review()
+    with (
+        a_tab(browser, server.url, place=GAVLE) as consumer,
+        a_tab(browser, server.url) as operator,
+        a_tab(browser, server.url, PHONE, place=GAVLE) as phone,
+    ):
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        consumer.go("buy")
+        consumer.page.select_option("#duration", "60")
+        request_view(consumer, "The goat")
+        phone.click("#start")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        expect(consumer.page.locator("#extend-by"), "as long as the view").to_have_value("60")
+        consumer.shows("#ends-soon", "The agreed time is over in")
+        review.look(consumer, "watch-ends-soon")
+        consumer.click("#extend-soon")
+        consumer.shows(".notice", re.compile(r"The view is extended by\s*1:00"))
+        expect(consumer.page.locator("#ends-soon")).to_have_count(0)
+        expect(consumer.page.locator(".facts", has_text="Longest")).to_contain_text("2:00")
+        consumer.shows(".badge.live")
+        review.done(consumer, operator, phone)
