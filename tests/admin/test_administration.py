@@ -162,6 +162,20 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         assert all(reason.startswith("Ada: ") for _, _, reason, _ in acts)
 
 
+async def test_a_device_is_listed_as_last_seen_when_its_owner_sees_it(server: Server) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.operator.key) as seller:
+        path = f"/workspaces/{office.operator.workspace_id}"
+        seen = set[str]()
+        for sequence in range(1, 4):
+            report = {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5, "sequence": sequence}
+            await seller.post(f"{path}/location", **report)
+            mine = await seller.get(path)
+            (row,) = await office.admin("workspaces", "--slug", "sell")
+            assert row["lastSeenAt"] == mine["lastSeenAt"]
+            seen.add(mine["lastSeenAt"])
+    assert len(seen) == 3, "each heartbeat is a newer one"
+
+
 def inside(server: Server) -> httpx.AsyncClient:
     """A client of the internal listener, without a credential."""
     addresses = read_server_addresses(server.directory / "data")

@@ -13,7 +13,7 @@ from sightline.actors.service.suspensions import Suspensions
 from sightline.actors.types import Answer, Caller
 from sightline.domain.errors import RefusedError
 from sightline.domain.operator.machine import Patch
-from sightline.domain.operator.model import Availability
+from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Ended, Session, SessionState
 from sightline.domain.session.status import SessionStatus, session_status
@@ -70,6 +70,12 @@ class Administration:
         found = await self._store.list_sessions(wanted)
         newer = await self._broker.snapshots.sessions(session.id for session in found if not session.is_terminal)
         return [self._status(newer.get(session.id, session)) for session in found]
+
+    async def workspaces(self, *, slug: str | None, limit: int) -> Sequence[Workspace]:
+        """List workspaces by slug as their owners see them; `slug` selects those that start with it."""
+        found = await self._store.list_workspaces(slug=slug, limit=limit)
+        newer = await self._broker.snapshots.workspaces(each.id for each in found)
+        return [newer.get(each.id, each) for each in found]
 
     def _status(self, session: Session) -> SessionStatus:
         consumer = session.terms.consumer_workspace_id

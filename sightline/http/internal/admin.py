@@ -156,7 +156,7 @@ class AdminResources:
     async def workspaces(self, call: Call) -> Reply:
         """By slug."""
         query: WorkspacesQuery = call.query
-        found = await self._store.list_workspaces(slug=query.slug, limit=query.limit)
+        found = await self._administration.workspaces(slug=query.slug, limit=query.limit)
         suspension_of = self._administration.suspensions.of
         return Reply({"items": [admin_workspace_json(each, suspension_of(each.id)) for each in found]})
 
