@@ -73,7 +73,9 @@ async def a_filmed_session(office: Office) -> AsyncIterator[str]:
     """A LIVE session with clean seconds; it is filmed until the block ends."""
     server, operator = office.server, office.operator
     async with Api(server.url, key=office.consumer.key) as buyer, Api(server.url, key=operator.key) as seller:
-        made = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=120)
+        made = await buyer.post(
+            "/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=120, instructions="the north gate"
+        )
         await buyer.post(f"/sessions/{made['id']}/dispatch")
         started = await seller.post(f"/sessions/{made['id']}/start")
 
@@ -101,6 +103,12 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
     async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
         async with a_filmed_session(office) as session_id:
             assert [row["id"] for row in await office.admin("sessions", "--state", "LIVE")] == [session_id]
+            await buyer.post(f"/sessions/{session_id}/messages", text="turn left")
+            await buyer.post(f"/sessions/{session_id}/extend", seconds=60)
+            live = await office.command("session", session_id)
+            assert b"turn left" in live.stdout
+            for secret in (b"whip", b"whep", b"svc_test_", b"signature"):
+                assert secret not in live.stdout.lower()
             ended = await office.admin("end", session_id, *BECAUSE)
         charged = int(ended["chargedMicroUsdc"])
         assert (ended["state"], ended["endReason"]) == ("ENDED", "PLATFORM_ENDED")
@@ -140,6 +148,11 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         await office.admin("note", session_id, "refunded after a call", "--as", "Ada")
         shown = await office.admin("session", session_id)
         assert [note["text"] for note in shown["notes"]] == ["refunded after a call"]
+        receipt = await buyer.get(f"/sessions/{session_id}/receipt")
+        assert {name: shown[name] for name in ("meter", "events", "settlement")}.items() <= receipt.items()
+        assert {each["kind"] for each in shown["events"]} >= {"CREATED", "STARTED", "MESSAGE", "EXTENDED", "ENDED"}
+        assert (shown["instructions"], shown["maxDurationSeconds"]) == ("the north gate", 180)
+        assert (shown["consumerSlug"], shown["operatorSlug"]) == ("buyer", "seller")
         assert [(each["key"], each["state"]) for each in shown["refunds"]] == [("1", "CONFIRMED")]
         unknown = await office.command("end", "00000000-0000-4000-8000-000000000000", *BECAUSE)
         assert b"SESSION_NOT_FOUND" in unknown.stderr
@@ -174,6 +187,19 @@ async def test_a_device_is_listed_as_last_seen_when_its_owner_sees_it(server: Se
             assert row["lastSeenAt"] == mine["lastSeenAt"]
             seen.add(mine["lastSeenAt"])
     assert len(seen) == 3, "each heartbeat is a newer one"
+
+
+async def test_an_administrator_sees_which_credential_ended_a_session_of_either_side(server: Server) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
+        made = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1])
+        path = f"/sessions/{made['id']}"
+        await buyer.post(f"{path}/dispatch")
+        await buyer.post(f"{path}/end")
+        async with Api(server.url, key=office.operator.key) as seller:
+            assert (await seller.get(path))["endedBy"] is None, "that is for the side that ended it"
+        by = (await buyer.get(path))["endedBy"]
+        assert by["kind"] == "API_KEY"
+        assert (await office.admin("session", made["id"]))["endedBy"] == by
 
 
 def inside(server: Server) -> httpx.AsyncClient:
