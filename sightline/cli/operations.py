@@ -11,9 +11,9 @@ import httpx
 from rich.table import Table
 
 from sightline.bootstrap.maintenance.error_lines import print_error
-from sightline.bootstrap.maintenance.shell_lines import shell_line
 from sightline.cli.tables import open_console, table_of
 from sightline.config import Settings
+from sightline.config.shell_lines import shell_line
 from sightline.system.secrets import stored_secrets
 from sightline.system.server_address_file import read_server_addresses
 from sightline_client import InvalidIdError

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -123,10 +124,11 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         # The fee receiver of the embedded chain pays refunds; it holds fees only.
         refused = await office.command("refund", session_id, str(charged), *BECAUSE)
         assert refused.returncode == 1
-        assert b"Send USDC to it" in refused.stderr
-        account = refused.stderr.decode().partition("refund account ")[2].split()[0]
-        async with open_running_faucet(server.directory / "data" / "chain", SystemIds()) as faucet:
-            await faucet.fund(account, FUNDS)
+        command = refused.stderr.decode().partition("Send test USDC to it: `")[2].partition("`")[0]
+        assert command.endswith(f"--data-dir {server.directory / 'data'}")
+        sightline, *words = shlex.split(command)
+        assert sightline == "sightline"
+        await trio.run_process([sys.executable, "-m", "sightline.cli", *words], capture_stdout=True)
 
         first = await office.admin("refund", session_id, "1500", *BECAUSE)
         assert (first["state"], first["to"].lower()) == ("CONFIRMED", office.consumer.wallet.address.lower())

@@ -25,9 +25,9 @@ from sightline.bootstrap.maintenance.archive import (
     read_archive,
 )
 from sightline.bootstrap.maintenance.backup import failure_line, open_stopped_database
-from sightline.bootstrap.maintenance.shell_lines import shell_line
 from sightline.bootstrap.process import kept_parts
 from sightline.config import Settings
+from sightline.config.shell_lines import shell_line
 from sightline.ports.identity import Withdrawal
 from sightline.storage.embedded.dump import PostgresTools
 from sightline.storage.postgres.operations.withdrawals import apply_statements

@@ -4,7 +4,7 @@ import os
 import shlex
 from typing import Final
 
-from sightline.config import Settings
+from sightline.config.settings import Settings
 
 VARIABLES: Final = ("SIGHTLINE_DATA_DIR", "SIGHTLINE_CONFIG")
 """What may name another data directory for a command without --data-dir."""
@@ -24,3 +24,8 @@ def shell_line(settings: Settings, *words: str) -> str:
 def placed_line(settings: Settings, *words: str) -> str:
     """Return a command with --data-dir always, for a shell in a directory that is not known."""
     return shlex.join(("sightline", *words, "--data-dir", str(settings.data_dir)))
+
+
+def faucet_line(settings: Settings, address: str, usdc: int) -> str:
+    """Return the command that gives an account test USDC. A server does not know the directory of who reads it."""
+    return placed_line(settings, "faucet", address, str(usdc))
