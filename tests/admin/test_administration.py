@@ -43,8 +43,8 @@ class Office:
         return await trio.run_process([*command, *data_dir], check=False, capture_stdout=True, capture_stderr=True)
 
     async def admin(self, *arguments: str) -> Any:
-        """Run `sightline admin`; returns the object or the list of objects that it prints."""
-        done = await self.command(*arguments)
+        """Run `sightline admin`; returns the object or the list of objects that it prints as JSON."""
+        done = await self.command(*arguments, *(() if arguments == ("audit",) else ("--json",)))
         assert done.returncode == 0, done.stderr
         text = done.stdout.decode()
         return json.loads(text) if text.startswith("{\n") else [json.loads(line) for line in text.splitlines()]
@@ -106,7 +106,7 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
             assert [row["id"] for row in await office.admin("sessions", "--state", "LIVE")] == [session_id]
             await buyer.post(f"/sessions/{session_id}/messages", text="turn left")
             await buyer.post(f"/sessions/{session_id}/extend", seconds=60)
-            live = await office.command("session", session_id)
+            live = await office.command("session", session_id, "--json")
             assert b"turn left" in live.stdout
             for secret in (b"whip", b"whep", b"svc_test_", b"signature"):
                 assert secret not in live.stdout.lower()
@@ -122,7 +122,7 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         )
 
         # The fee receiver of the embedded chain pays refunds; it holds fees only.
-        refused = await office.command("refund", session_id, str(charged), *BECAUSE)
+        refused = await office.command("refund", session_id, usdc(charged), *BECAUSE)
         assert refused.returncode == 1
         command = refused.stderr.decode().partition("Send test USDC to it: `")[2].partition("`")[0]
         assert command.endswith(f"--data-dir {server.directory / 'data'}")
@@ -130,12 +130,17 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         assert sightline == "sightline"
         await trio.run_process([sys.executable, "-m", "sightline.cli", *words], capture_stdout=True)
 
-        first = await office.admin("refund", session_id, "1500", *BECAUSE)
+        said = (await office.command("refund", session_id, "0.0015", *BECAUSE)).stdout.decode()
+        assert said.startswith("0.0015 USDC to ")
+        assert "This is the refund 1 of the session: the same command again pays nothing more." in said
+        assert "For a further refund of this session, add --key with another name." in said
+        first = await office.admin("refund", session_id, "0.0015", *BECAUSE)
+        assert first["txHash"] in said, "the same command again pays nothing more"
         assert (first["state"], first["to"].lower()) == ("CONFIRMED", office.consumer.wallet.address.lower())
-        assert await office.admin("refund", session_id, "1500", *BECAUSE) == first
-        other = await office.command("refund", session_id, "400", *BECAUSE)
+        other = await office.command("refund", session_id, "0.0004", *BECAUSE)
         assert b"CONFLICT" in other.stderr
-        too_much = await office.command("refund", session_id, str(charged), "--key", "2", *BECAUSE)
+        assert b"For a further refund choose another key" in other.stderr
+        too_much = await office.command("refund", session_id, usdc(charged), "--key", "2", *BECAUSE)
         assert b"at most its charge" in too_much.stderr
         left = {"trackedBalance": str(FUNDS - charged + 1_500)}
         await until(lambda: buyer.get("/wallet"), lambda wallet: left.items() <= wallet.items(), "one refund arrived")
@@ -155,7 +160,15 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         assert {each["kind"] for each in shown["events"]} >= {"CREATED", "STARTED", "MESSAGE", "EXTENDED", "ENDED"}
         assert (shown["instructions"], shown["maxDurationSeconds"]) == ("the north gate", 180)
         assert (shown["consumerSlug"], shown["operatorSlug"]) == ("buyer", "seller")
-        assert [(each["key"], each["state"]) for each in shown["refunds"]] == [("1", "CONFIRMED")]
+        said = (await office.command("session", session_id)).stdout.decode()
+        for part in (
+            "ENDED: the service ended it",
+            "the north gate",
+            ": turn left",
+            "by 60 s to 180 s",
+            "0.0015 USDC to",
+        ):
+            assert part in said
         unknown = await office.command("end", "00000000-0000-4000-8000-000000000000", *BECAUSE)
         assert b"SESSION_NOT_FOUND" in unknown.stderr
         every = await office.acts()
@@ -202,6 +215,38 @@ async def test_an_administrator_sees_which_credential_ended_a_session_of_either_
         by = (await buyer.get(path))["endedBy"]
         assert by["kind"] == "API_KEY"
         assert (await office.admin("session", made["id"]))["endedBy"] == by
+
+
+async def test_a_workspace_is_named_by_its_slug_or_id_and_a_state_in_any_case(server: Server) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
+        made = await buyer.post("/sessions", lat=PLACE[0] + 5, lng=PLACE[1])
+        for name in ("buyer", "Buyer", office.consumer.workspace_id, office.consumer.workspace_id.upper()):
+            (row,) = await office.admin("sessions", "--state", "requested", "--workspace", name)
+            assert row["id"] == made["id"]
+        assert await office.admin("sessions", "--workspace", "seller") == []
+        done = await office.admin("suspend", "buyer", *BECAUSE)
+        assert (done["workspaceId"], done["endedSessions"]) == (office.consumer.workspace_id, [made["id"]])
+        unknown = await office.command("unsuspend", "buye", *BECAUSE)
+        assert unknown.returncode == 2
+        assert "'buye' is neither the id nor the slug of a workspace." in unboxed(unknown.stderr)
+        said = (await office.command("unsuspend", "buyer", *BECAUSE)).stdout.decode()
+        assert said == "Calls of buyer are accepted.\n"
+        none = (await office.command("sessions", "--state", "live")).stdout.decode()
+        assert none == "There are no such sessions.\n"
+        table = (await office.command("sessions", "--workspace", "buyer")).stdout.decode()
+        assert f"│ {made['id']} │ CANCELLED │ buyer    │          │" in table
+        assert "the service ended it" in table
+        table = (await office.command("workspaces")).stdout.decode()
+        assert office.operator.workspace_id in table
+
+
+def unboxed(stderr: bytes) -> str:
+    """A message of the parser without the frame around it."""
+    return " ".join(stderr.decode().replace("│", " ").split())
+
+
+def usdc(micro: int) -> str:
+    return f"{micro / 1_000_000:.6f}"
 
 
 def inside(server: Server) -> httpx.AsyncClient:
