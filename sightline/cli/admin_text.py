@@ -55,6 +55,7 @@ def sessions_table(found: Sequence[Mapping[str, Any]]) -> Table:
     """List sessions of all workspaces."""
     titles = ("id", "state", "consumer", "operator", "created", "charge in USDC", "why it is over")
     table = table_of(*titles, right={"charge in USDC"})
+    table.columns[0].no_wrap = True  # it is copied into the next command
     for each in found:
         sides = (each["consumerSlug"] or "", each["operatorSlug"] or "")
         table.add_row(
@@ -66,6 +67,7 @@ def sessions_table(found: Sequence[Mapping[str, Any]]) -> Table:
 def workspaces_table(found: Sequence[Mapping[str, Any]]) -> Table:
     """List workspaces with their suspensions."""
     table = table_of("slug", "id", "roles", "availability", "last seen", "suspended")
+    table.columns[0].no_wrap = True  # it is copied into the next command
     for each in found:
         suspension = each["suspension"]
         since = "" if suspension is None else f"{_time(suspension['at'])}: {_plain(suspension['reason'])}"
