@@ -13,12 +13,14 @@ VARIABLES: Final = ("SIGHTLINE_DATA_DIR", "SIGHTLINE_CONFIG")
 def shell_line(settings: Settings, *words: str) -> str:
     """Return a command on the data directory of these settings, quoted for a shell.
 
-    It has --data-dir unless the directory is the one that a command uses when nothing names another.
+    It has --config as the command that prints it, and --data-dir unless the directory is the one that a command uses
+    when nothing names another.
     """
     is_default = settings.data_dir == Settings.model_fields["data_dir"].default.absolute()
-    if is_default and not any(os.environ.get(name) for name in VARIABLES):
+    if is_default and settings.config_file is None and not any(os.environ.get(name) for name in VARIABLES):
         return shlex.join(("sightline", *words))
-    return placed_line(settings, *words)
+    config = () if settings.config_file is None else ("--config", str(settings.config_file))
+    return placed_line(settings, *words, *config)
 
 
 def placed_line(settings: Settings, *words: str) -> str:

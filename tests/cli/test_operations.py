@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sightline.cli.operations import NotRunningError, ask, revive_actor, write_off_settlement
-from sightline.config import Settings
+from sightline.config import Settings, load_settings
 from sightline.system.server_address_file import write_server_addresses
 
 HOSTILE = ("../nodes", "..", "", "a/../b", "a?b=c", "a#b", "a%2Fb", "a\\b", "a\n", "x" * 129)
@@ -97,10 +97,14 @@ def test_a_server_that_does_not_run_is_started_on_the_directory_of_the_command(n
     assert f"No server answers at http://127.0.0.1:1. Start it with {start}" in why_not(Settings(data_dir=place))
 
 
-def test_the_default_directory_is_named_only_where_a_variable_names_another(
+def test_the_command_names_the_settings_file_of_its_own_command_line_and_no_default_directory(
     nothing_named: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = nothing_named / "sightline-data"
     assert "`sightline serve`" in why_not(Settings())
+    (nothing_named / "my.toml").write_text('data_dir = "data"')
+    named = load_settings({}, config_file=Path("my.toml")).settings
+    start = f"`sightline serve --config {nothing_named / 'my.toml'} --data-dir {nothing_named / 'data'}`"
+    assert start in why_not(named)
     monkeypatch.setenv("SIGHTLINE_DATA_DIR", "/elsewhere")
     assert f"`sightline serve --data-dir {place}`" in why_not(Settings(data_dir=place))
