@@ -20,7 +20,7 @@ from sightline.http.asgi.app import build_app
 from sightline.http.asgi.traced import TracedApp, observing
 from sightline.http.audit import Audit
 from sightline.http.budgets import RateLimits
-from sightline.http.internal.admin import AdminResources
+from sightline.http.internal.admin import AdminResources, SettledBooks
 from sightline.http.internal.engine_hooks import EngineHookResources
 from sightline.http.internal.operations import OperationResources
 from sightline.http.internal.payments import PaymentResources
@@ -139,7 +139,14 @@ def make_internal_app(core: Core, identity: Identity, audit: Audit, metrics: Met
                 partial(read_ownership, core.stores.database),
             )
         ),
-        *routes_of(AdminResources(core.administration, core.stores.administration, audit)),
+        *routes_of(
+            AdminResources(
+                core.administration,
+                core.stores.administration,
+                audit,
+                SettledBooks(core.stores.ledger, core.chain.config),
+            )
+        ),
         *routes_of(
             PaymentResources(
                 core.stores.payments,

@@ -37,6 +37,7 @@ from sightline.bootstrap.sampler import Sampler
 from sightline.bootstrap.units import open_units
 from sightline.chain.service import ChainOptions, ChainService, Endpoint, Holds, open_chain, open_endpoint
 from sightline.cluster.membership import ServiceMember
+from sightline.config.shell_lines import faucet_line
 from sightline.domain.units import DAY_MS
 from sightline.domain.value import replace
 from sightline.ports.ids import Ids
@@ -130,7 +131,7 @@ async def open_core(base: Base, children: Children, media: WorkerTemplate) -> As
         # 6. The actors and what administers them. Nothing runs yet.
         actors = _make_actors(base, stores, chain, video, membership)
         await retry.run(lambda: _apply_withdrawals(stores.withdrawals, settings.withdrawals_path))
-        refunds = chain.refunds(stores.administration)
+        refunds = chain.refunds(stores.administration, partial(faucet_line, settings))
         administration = Administration(
             actors.registry, actors.deps, actors.broker, stores.administration, refunds.pay, stores.withdrawals.record
         )

@@ -8,7 +8,7 @@ A database that was restored from before does not know what was paid. So a refun
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import structlog
 import trio
@@ -21,6 +21,7 @@ from sightline.chain.rpc.reader import hex_int
 from sightline.chain.signer import Fees, Signer
 from sightline.domain.errors import ChainUnavailableError, RefusedError
 from sightline.domain.refusal import Code, Refusal
+from sightline.domain.units import ceil_div, usdc_text
 from sightline.ports.administration import AdminStore, Refund, RefundState
 from sightline.ports.chain import RefundRequest
 from sightline.ports.clock import Clock
@@ -39,6 +40,9 @@ FEE_MARGIN: Final = 3
 WAIT_S: Final = 15.0
 """How long a call waits for the transaction to be mined."""
 POLL_S: Final = 0.25
+MICRO: Final = 1_000_000
+FaucetLine: TypeAlias = Callable[[str, int], str]
+"""Words the command by which an account gets some whole test USDC."""
 
 log = structlog.get_logger()
 
@@ -58,8 +62,13 @@ class Refunds:
         clock: Clock,
         fee_cap_wei: int,
         top_up: Callable[[str], Awaitable[None]] | None = None,
+        faucet_line: FaucetLine | None = None,
     ) -> None:
-        """`signer` None: no refund account is configured. `top_up` gives it native coin; embedded chain only."""
+        """Args:
+        signer: None: no refund account is configured.
+        top_up: Gives the account native coin; embedded chain only.
+        faucet_line: Words the command that gives it test USDC; embedded chain only.
+        """
         self._rpc = rpc
         self._store = store
         self._signer = signer
@@ -68,6 +77,7 @@ class Refunds:
         self._clock = clock
         self._fee_cap_wei = fee_cap_wei
         self._top_up = top_up
+        self._faucet_line = faucet_line
         self._turn = trio.Lock()
 
     async def pay(self, wanted: RefundRequest) -> Refund:
@@ -98,7 +108,10 @@ class Refunds:
         for refund in await self._store.refunds(wanted.session_id):
             if refund.key == wanted.key:
                 if (refund.amount_micro, refund.to_address) != (wanted.amount_micro, wanted.to_address):
-                    message = f"The refund {wanted.key} of this session exists with {refund.amount_micro} micro-USDC"
+                    message = (
+                        f"The refund {wanted.key} of this session exists with {usdc_text(refund.amount_micro)} USDC. "
+                        "For a further refund choose another key"
+                    )
                     raise RefusedError(Refusal(Code.CONFLICT, "refunds:key", message))
                 return refund
         return None
@@ -128,8 +141,9 @@ class Refunds:
             )
             raise RefusedError(Refusal(Code.CONFLICT, "refunds:paid", message))
         if balance < wanted.amount_micro:
-            message = f"The refund account {signer.address} has {balance} micro-USDC. Send USDC to it"
-            raise RefusedError(Refusal(Code.INVALID_STATE, "refunds:balance", message))
+            raise RefusedError(
+                Refusal(Code.INVALID_STATE, "refunds:balance", self._too_little(signer.address, wanted, balance))
+            )
         nonce = max(nonce, await self._store.next_refund_nonce())
         tx_hash, raw = signer.sign(
             chain_id=self._chain_id, nonce=nonce, to=self._token, gas=TRANSFER_GAS, fees=fees,
@@ -147,6 +161,14 @@ class Refunds:
         if not is_covered:  # another server has stored one meanwhile
             raise _above_charge(wanted, refunded)
         return refund
+
+    def _too_little(self, account: str, wanted: RefundRequest, balance: int) -> str:
+        """Say what the account lacks and how it gets it."""
+        lacks = f"The refund account {account} has {usdc_text(balance)} of {usdc_text(wanted.amount_micro)} USDC"
+        if self._faucet_line is None:
+            return f"{lacks}. Send USDC to it"
+        whole = ceil_div(wanted.amount_micro - balance, MICRO)
+        return f"{lacks}. Send test USDC to it: `{self._faucet_line(account, whole)}`"
 
     async def _look(self, signer: Signer, authorization: bytes) -> tuple[Fees, int, int, bytes, bool]:
         """Fees, next nonce, balance, the token's EIP-712 domain, and whether the authorization was used."""
@@ -229,7 +251,7 @@ def _word(address: str) -> bytes:
 
 def _above_charge(wanted: RefundRequest, refunded: int) -> RefusedError:
     message = (
-        f"All refunds of a session are at most its charge, {wanted.charged_micro} micro-USDC, of which {refunded} "
-        "are refunded already"
+        f"All refunds of a session are at most its charge, {usdc_text(wanted.charged_micro)} USDC, of which "
+        f"{usdc_text(refunded)} are refunded already"
     )
     return RefusedError(Refusal(Code.INVALID_STATE, "refunds:amount", message))

@@ -21,7 +21,7 @@ from sightline.chain.meter import Meter, MeterKey, open_remote_meter
 from sightline.chain.profile import profile_of
 from sightline.chain.reconcile.reconciler import BooksRows, Reconciler
 from sightline.chain.reconcile.source import ChainSource
-from sightline.chain.refunds import Refunds
+from sightline.chain.refunds import FaucetLine, Refunds
 from sightline.chain.relayer.options import RelayerOptions
 from sightline.chain.relayer.relayer import EscrowParts, Relayer
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
@@ -224,8 +224,12 @@ class ChainService:
             self.wake_watcher()
         return answer
 
-    def refunds(self, store: AdminStore) -> Refunds:
-        """Return the service that pays refunds and records them in `store`."""
+    def refunds(self, store: AdminStore, faucet_line: FaucetLine | None = None) -> Refunds:
+        """Return the service that pays refunds and records them in `store`.
+
+        Args:
+            faucet_line: Words the command of the embedded chain's faucet. It is not used with another chain.
+        """
         faucet = self.faucet
 
         async def top_up(address: str) -> None:
@@ -235,6 +239,7 @@ class ChainService:
         return Refunds(
             self._rpc, store, self._refund_signer, chain_id=self.config.chain_id, token=self.config.usdc_address,
             clock=self._clock, fee_cap_wei=self._fee_cap_wei, top_up=None if faucet is None else top_up,
+            faucet_line=None if faucet is None else faucet_line,
         )  # fmt: skip
 
     async def relayer_coin(self) -> RelayerCoin:

@@ -11,7 +11,7 @@ from sightline.cli import admin, chain, street_map
 from sightline.cli.options import DEVELOP, HOST, ConfigFile, DataDir, load, settings_of
 from sightline_client.commands import application
 from sightline_client.commands.access import one_line_errors
-from sightline_client.commands.options import AsJson, lat_option, lng_option, usdc_argument
+from sightline_client.commands.options import AsJson, SessionId, lat_option, lng_option, usdc_argument
 
 app = typer.Typer()
 app.add_typer(admin.app, name="admin", rich_help_panel=HOST)
@@ -123,7 +123,7 @@ def settlements(as_json: AsJson = False, data_dir: DataDir = None, config: Confi
 
 
 @app.command("write-off", rich_help_panel=HOST)
-def write_off(session_id: str, reason: str, data_dir: DataDir = None, config: ConfigFile = None) -> None:
+def write_off(session_id: SessionId, reason: str, data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """Give up the settlement of a session for good, with a reason, and release the payer's hold."""
     from sightline.cli.operations import write_off_settlement
 

@@ -1,14 +1,21 @@
 """The `sightline admin` commands: call /internal/admin of a running server."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlencode
 
 import typer
 
 from sightline.cli.options import ConfigFile, DataDir, settings_of
+from sightline_client.commands.options import AsJson, choice_option, id_argument, usdc_argument
+from sightline_client.commands.sessions import ListedState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rich.table import Table
+
     from sightline.config import Settings
 
 app = typer.Typer(
@@ -26,21 +33,28 @@ Reason = Annotated[str, typer.Option(help="Why; recorded in the audit log.")]
 _ENTRY = ("id", "kind", "blockNumber", "blockAt", "txHash", "logIndex", "sessionId", "reverses", "recordedAt")
 _LINE = ("account", "currency", "amount")
 _NO_LINE = dict.fromkeys(_LINE, "")
+WorkspaceName = Annotated[str, typer.Argument(metavar="WORKSPACE", help="Id or slug of the workspace.")]
+SessionId = Annotated[str, id_argument("a session", "Id of a session, as `sightline admin sessions` lists it.")]
+SLUG: Final = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
+UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 Limit = Annotated[int, typer.Option(min=1, max=1000)]
 
 
-def _ask(settings: "Settings", method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+def _ask(
+    settings: "Settings", method: str, path: str, body: dict[str, str] | None = None, *, as_json: bool = False
+) -> dict[str, Any]:
     """Call the server.
 
     Raises:
         typer.Exit: The server does not answer or refuses.
     """
+    from sightline.bootstrap.maintenance.error_lines import print_error
     from sightline.cli.operations import NotRunningError, ask
 
     try:
         return ask(settings, method, f"/internal/admin/{path}", body)
     except NotRunningError as error:
-        typer.echo(str(error), err=True)
+        print_error(str(error), code=error.code or type(error).__name__, as_json=as_json)
         raise typer.Exit(1) from None
 
 
@@ -53,24 +67,51 @@ def _print(answer: dict[str, Any]) -> None:
         typer.echo(json.dumps(answer, indent=2))
 
 
-def _act(settings: "Settings", path: str, operator: str, reason: str, **more: str) -> None:
-    body = {"operator": operator, "reason": reason, **more}
-    _print(_ask(settings, "POST", path, body))
+def _print_list(
+    answer: dict[str, Any], table_of_items: "Callable[[list[dict[str, Any]]], Table]", none: str, as_json: bool
+) -> None:
+    """Print a list as JSON lines or as a table; `none` is said of an empty one."""
+    from sightline.cli.tables import open_console
+
+    if as_json:
+        _print(answer)
+    elif answer["items"]:
+        open_console().print(table_of_items(answer["items"]))
+    else:
+        typer.echo(none)
 
 
-def _id(text: str) -> str:
-    """An id as one segment of a path.
+def _print_one(answer: dict[str, Any], lines_of: "Callable[[dict[str, Any]], Iterable[str]]", as_json: bool) -> None:
+    """Print an answer that is no list, as JSON or as text."""
+    if as_json:
+        _print(answer)
+    else:
+        for line in lines_of(answer):
+            typer.echo(line)
+
+
+def _act(
+    settings: "Settings", path: str, operator: str, reason: str, *, as_json: bool = False, **more: str
+) -> dict[str, Any]:
+    return _ask(settings, "POST", path, {"operator": operator, "reason": reason, **more}, as_json=as_json)
+
+
+def _workspace_id(settings: "Settings", text: str, *, as_json: bool) -> str:
+    """The id of a workspace that is given by its id or its slug.
 
     Raises:
-        typer.BadParameter: It is none.
+        typer.BadParameter: It is neither.
     """
-    from sightline_client import InvalidIdError
-    from sightline_client.wire import segment
-
-    try:
-        return segment(text)
-    except InvalidIdError as error:
-        raise typer.BadParameter(str(error)) from None
+    if UUID_TEXT.fullmatch(text):
+        return text.lower()
+    slug = text.lower()
+    if SLUG.fullmatch(slug):
+        found = _ask(settings, "GET", _query("workspaces", slug=slug, limit=1), as_json=as_json)["items"]
+        if found and found[0]["slug"] == slug:  # a slug is in front of those that begin with it
+            return str(found[0]["id"])
+    raise typer.BadParameter(
+        f"{text[:80]!r} is neither the id nor the slug of a workspace. `sightline admin workspaces` lists them."
+    )
 
 
 def _query(path: str, **values: object) -> str:
@@ -92,85 +133,144 @@ def token(data_dir: DataDir = None, config: ConfigFile = None) -> None:
 
 @app.command()
 def sessions(
-    state: Annotated[str | None, typer.Option(help="REQUESTED, ASSIGNED, LIVE, ENDED, CANCELLED or EXPIRED.")] = None,
-    workspace: Annotated[str | None, typer.Option(help="Id of the consumer or operator workspace.")] = None,
+    state: Annotated[ListedState | None, choice_option(ListedState, "Only this state.")] = None,
+    workspace: Annotated[str | None, typer.Option(help="Id or slug of the consumer or operator workspace.")] = None,
     limit: Limit = 100,
+    as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """List sessions of all workspaces, newest first, one JSON object a line."""
-    settings = settings_of(config, data_dir=data_dir)
-    _print(_ask(settings, "GET", _query("sessions", state=state, workspaceId=workspace, limit=limit)))
+    """List sessions of all workspaces, newest first. The charge of one that is not over is its cost so far."""
+    from sightline.cli.admin_text import sessions_table
+
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    workspace_id = None if workspace is None else _workspace_id(settings, workspace, as_json=as_json)
+    path = _query("sessions", state=state, workspaceId=workspace_id, limit=limit)
+    _print_list(_ask(settings, "GET", path, as_json=as_json), sessions_table, "There are no such sessions.", as_json)
 
 
 @app.command()
-def session(session_id: str, data_dir: DataDir = None, config: ConfigFile = None) -> None:
-    """Show a session with its notes and refunds."""
-    settings = settings_of(config, data_dir=data_dir)
-    _print(_ask(settings, "GET", f"sessions/{_id(session_id)}"))
+def session(
+    session_id: SessionId, as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None
+) -> None:
+    """Show what a dispute is judged by: request, messages, pauses, extensions, end, payment, notes, refunds."""
+    from sightline.cli.admin_text import session_lines
+
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    found = _ask(settings, "GET", f"sessions/{session_id}", as_json=as_json)
+    _print_one(found, session_lines, as_json)
 
 
 @app.command()
 def end(
-    session_id: str, operator: Operator, reason: Reason, data_dir: DataDir = None, config: ConfigFile = None
+    session_id: SessionId,
+    operator: Operator,
+    reason: Reason,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
 ) -> None:
     """End a session now. A LIVE one is charged up to this instant; an earlier one is cancelled."""
-    _act(settings_of(config, data_dir=data_dir), f"sessions/{_id(session_id)}/end", operator, reason)
+    from sightline.cli.admin_text import ended_lines
+
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    _print_one(_act(settings, f"sessions/{session_id}/end", operator, reason, as_json=as_json), ended_lines, as_json)
 
 
 @app.command()
-def note(session_id: str, text: str, operator: Operator, data_dir: DataDir = None, config: ConfigFile = None) -> None:
+def note(
+    session_id: SessionId,
+    text: str,
+    operator: Operator,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
     """Write a note on a session, for example about a dispute."""
-    _act(settings_of(config, data_dir=data_dir), f"sessions/{_id(session_id)}/notes", operator, text)
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    written = _act(settings, f"sessions/{session_id}/notes", operator, text, as_json=as_json)
+    _print_one(written, lambda _: ("The note is written.",), as_json)
 
 
 @app.command()
 def refund(
-    session_id: str,
-    micro_usdc: Annotated[int, typer.Argument(min=1)],
+    session_id: SessionId,
+    amount: Annotated[int, usdc_argument("Amount in USDC, such as 0.04.")],
     operator: Operator,
     reason: Reason,
-    key: Annotated[str, typer.Option(help="Name of the refund; a repeat with the same name pays nothing more.")] = "1",
+    key: Annotated[
+        str,
+        typer.Option(
+            help="Name of this refund within the session. The same name again pays nothing more, so that a command "
+            "can be repeated; for a further refund of the session give another one, such as 2."
+        ),
+    ] = "1",
+    as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Pay a part of a session's charge back to its payer, by a transfer on the chain."""
-    _act(
-        settings_of(config, data_dir=data_dir),
-        f"sessions/{_id(session_id)}/refund",
-        operator,
-        reason,
-        amountMicroUsdc=str(micro_usdc),
-        key=key,
-    )
+    """Pay a part of a session's charge back to its payer, by a transfer on the chain.
+
+    A repeat pays nothing more. For a further refund of the same session give another --key.
+    """
+    from sightline.cli.admin_text import refund_lines
+
+    if amount < 1:
+        raise typer.BadParameter("The amount must be above 0.")
+    settings, path = settings_of(config, as_json=as_json, data_dir=data_dir), f"sessions/{session_id}/refund"
+    paid = _act(settings, path, operator, reason, as_json=as_json, amountMicroUsdc=str(amount), key=key)
+    _print_one(paid, refund_lines, as_json)
 
 
 @app.command()
 def workspaces(
     slug: Annotated[str | None, typer.Option(help="Beginning of the slug.")] = None,
     limit: Limit = 100,
+    as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """List workspaces by slug, one JSON object a line."""
-    settings = settings_of(config, data_dir=data_dir)
-    _print(_ask(settings, "GET", _query("workspaces", slug=slug, limit=limit)))
+    """List workspaces by slug, with when a device of each was last seen and the reason of a suspension."""
+    from sightline.cli.admin_text import workspaces_table
+
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    found = _ask(settings, "GET", _query("workspaces", slug=slug, limit=limit), as_json=as_json)
+    _print_list(found, workspaces_table, "There are no such workspaces.", as_json)
 
 
 @app.command()
 def suspend(
-    workspace_id: str, operator: Operator, reason: Reason, data_dir: DataDir = None, config: ConfigFile = None
+    workspace: WorkspaceName,
+    operator: Operator,
+    reason: Reason,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
 ) -> None:
     """Refuse every call of a workspace, end its unfinished sessions, and take an operator OFFLINE."""
-    _act(settings_of(config, data_dir=data_dir), f"workspaces/{_id(workspace_id)}/suspend", operator, reason)
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    workspace_id = _workspace_id(settings, workspace, as_json=as_json)
+    done = _act(settings, f"workspaces/{workspace_id}/suspend", operator, reason, as_json=as_json)
+    ended = done["endedSessions"]
+    _print_one(
+        done, lambda _: (f"{workspace} is suspended.", *(f"Its session {each} was ended." for each in ended)), as_json
+    )
 
 
 @app.command()
 def unsuspend(
-    workspace_id: str, operator: Operator, reason: Reason, data_dir: DataDir = None, config: ConfigFile = None
+    workspace: WorkspaceName,
+    operator: Operator,
+    reason: Reason,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
 ) -> None:
     """Accept calls of a workspace again."""
-    _act(settings_of(config, data_dir=data_dir), f"workspaces/{_id(workspace_id)}/unsuspend", operator, reason)
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    workspace_id = _workspace_id(settings, workspace, as_json=as_json)
+    done = _act(settings, f"workspaces/{workspace_id}/unsuspend", operator, reason, as_json=as_json)
+    _print_one(done, lambda _: (f"Calls of {workspace} are accepted.",), as_json)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from rich.table import Table
 from sightline.bootstrap.maintenance.error_lines import print_error
 from sightline.cli.tables import open_console, table_of
 from sightline.config import Settings
+from sightline.config.shell_lines import shell_line
 from sightline.system.secrets import stored_secrets
 from sightline.system.server_address_file import read_server_addresses
 from sightline_client import InvalidIdError
@@ -58,8 +59,8 @@ def _local_url(settings: Settings) -> str:
     where = read_server_addresses(settings.data_dir)
     if where is None:
         raise NotRunningError(
-            f"No server was ever ready on {settings.data_dir}. Start one with `sightline serve`, or name its directory "
-            "with --data-dir."
+            f"No server was ever ready on {settings.data_dir}. Start one with `{shell_line(settings, 'serve')}`, or "
+            "name its directory with --data-dir."
         )
     return where.internal_url
 
@@ -89,8 +90,8 @@ def _ask_at(
         answer = httpx.request(method, url + path, headers=headers, json=body, timeout=timeout_s)
     except httpx.TransportError as error:
         raise NotRunningError(
-            f"No server answers at {url}. Start it with `sightline serve`, or name another directory than "
-            f"{settings.data_dir} with --data-dir."
+            f"No server answers at {url}. Start it with `{shell_line(settings, 'serve')}`, or name another directory "
+            f"than {settings.data_dir} with --data-dir."
         ) from error
     answered: dict[str, Any] = answer.json()
     if answer.status_code != httpx.codes.OK:

@@ -70,7 +70,7 @@ def load_settings(
         values |= layer
         sources |= dict.fromkeys(layer, source)
     try:
-        settings = Settings.model_validate(values)
+        settings = Settings.model_validate(values).named_by(config_file)
     except ValidationError as error:
         problems += validation_lines(error, {name: _as_written(name, sources[name]) for name in values})
     else:

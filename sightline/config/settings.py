@@ -7,7 +7,16 @@ from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from sightline.config.addresses import (
     check_base_url,
@@ -63,6 +72,7 @@ class Settings(BaseModel):
     """The settings of a server. Created by `load_settings`, which records the source of each value."""
 
     model_config = ConfigDict(extra="forbid")
+    _config_file: Path | None = PrivateAttr(None)
 
     # Listeners.
     host: str = Field("127.0.0.1", description="Address that the public listener binds.")
@@ -705,6 +715,17 @@ class Settings(BaseModel):
                 "SIGHTLINE_CHAIN_METER_SIGNER_URL."
             )
         return self
+
+    @property
+    def config_file(self) -> Path | None:
+        """The settings file that the command line named, absolute."""
+        return self._config_file
+
+    def named_by(self, config_file: Path | None) -> Self:
+        """Return these settings as those of a settings file that the command line named."""
+        named = self.model_copy()
+        named._config_file = None if config_file is None else config_file.absolute()  # noqa: SLF001  its own class
+        return named
 
     @property
     def is_https(self) -> bool:

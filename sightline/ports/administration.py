@@ -139,7 +139,7 @@ class AdminStore(Protocol):
         ...
 
     async def list_workspaces(self, *, slug: str | None, limit: int) -> Sequence[Workspace]:
-        """List workspaces by slug; `slug` selects those that start with it."""
+        """List workspaces by slug, as of their newest recorded heartbeats; `slug` selects those that start with it."""
         ...
 
     async def suspensions(self) -> Sequence[Suspension]:

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -42,8 +43,8 @@ class Office:
         return await trio.run_process([*command, *data_dir], check=False, capture_stdout=True, capture_stderr=True)
 
     async def admin(self, *arguments: str) -> Any:
-        """Run `sightline admin`; returns the object or the list of objects that it prints."""
-        done = await self.command(*arguments)
+        """Run `sightline admin`; returns the object or the list of objects that it prints as JSON."""
+        done = await self.command(*arguments, *(() if arguments == ("audit",) else ("--json",)))
         assert done.returncode == 0, done.stderr
         text = done.stdout.decode()
         return json.loads(text) if text.startswith("{\n") else [json.loads(line) for line in text.splitlines()]
@@ -73,7 +74,9 @@ async def a_filmed_session(office: Office) -> AsyncIterator[str]:
     """A LIVE session with clean seconds; it is filmed until the block ends."""
     server, operator = office.server, office.operator
     async with Api(server.url, key=office.consumer.key) as buyer, Api(server.url, key=operator.key) as seller:
-        made = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=120)
+        made = await buyer.post(
+            "/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=120, instructions="the north gate"
+        )
         await buyer.post(f"/sessions/{made['id']}/dispatch")
         started = await seller.post(f"/sessions/{made['id']}/start")
 
@@ -101,6 +104,12 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
     async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
         async with a_filmed_session(office) as session_id:
             assert [row["id"] for row in await office.admin("sessions", "--state", "LIVE")] == [session_id]
+            await buyer.post(f"/sessions/{session_id}/messages", text="turn left")
+            await buyer.post(f"/sessions/{session_id}/extend", seconds=60)
+            live = await office.command("session", session_id, "--json")
+            assert b"turn left" in live.stdout
+            for secret in (b"whip", b"whep", b"svc_test_", b"signature"):
+                assert secret not in live.stdout.lower()
             ended = await office.admin("end", session_id, *BECAUSE)
         charged = int(ended["chargedMicroUsdc"])
         assert (ended["state"], ended["endReason"]) == ("ENDED", "PLATFORM_ENDED")
@@ -113,19 +122,25 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         )
 
         # The fee receiver of the embedded chain pays refunds; it holds fees only.
-        refused = await office.command("refund", session_id, str(charged), *BECAUSE)
+        refused = await office.command("refund", session_id, usdc(charged), *BECAUSE)
         assert refused.returncode == 1
-        assert b"Send USDC to it" in refused.stderr
-        account = refused.stderr.decode().partition("refund account ")[2].split()[0]
-        async with open_running_faucet(server.directory / "data" / "chain", SystemIds()) as faucet:
-            await faucet.fund(account, FUNDS)
+        command = refused.stderr.decode().partition("Send test USDC to it: `")[2].partition("`")[0]
+        assert command.endswith(f"--data-dir {server.directory / 'data'}")
+        sightline, *words = shlex.split(command)
+        assert sightline == "sightline"
+        await trio.run_process([sys.executable, "-m", "sightline.cli", *words], capture_stdout=True)
 
-        first = await office.admin("refund", session_id, "1500", *BECAUSE)
+        said = (await office.command("refund", session_id, "0.0015", *BECAUSE)).stdout.decode()
+        assert said.startswith("0.0015 USDC to ")
+        assert "This is the refund 1 of the session: the same command again pays nothing more." in said
+        assert "For a further refund of this session, add --key with another name." in said
+        first = await office.admin("refund", session_id, "0.0015", *BECAUSE)
+        assert first["txHash"] in said, "the same command again pays nothing more"
         assert (first["state"], first["to"].lower()) == ("CONFIRMED", office.consumer.wallet.address.lower())
-        assert await office.admin("refund", session_id, "1500", *BECAUSE) == first
-        other = await office.command("refund", session_id, "400", *BECAUSE)
+        other = await office.command("refund", session_id, "0.0004", *BECAUSE)
         assert b"CONFLICT" in other.stderr
-        too_much = await office.command("refund", session_id, str(charged), "--key", "2", *BECAUSE)
+        assert b"For a further refund choose another key" in other.stderr
+        too_much = await office.command("refund", session_id, usdc(charged), "--key", "2", *BECAUSE)
         assert b"at most its charge" in too_much.stderr
         left = {"trackedBalance": str(FUNDS - charged + 1_500)}
         await until(lambda: buyer.get("/wallet"), lambda wallet: left.items() <= wallet.items(), "one refund arrived")
@@ -140,7 +155,20 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         await office.admin("note", session_id, "refunded after a call", "--as", "Ada")
         shown = await office.admin("session", session_id)
         assert [note["text"] for note in shown["notes"]] == ["refunded after a call"]
-        assert [(each["key"], each["state"]) for each in shown["refunds"]] == [("1", "CONFIRMED")]
+        receipt = await buyer.get(f"/sessions/{session_id}/receipt")
+        assert {name: shown[name] for name in ("meter", "events", "settlement")}.items() <= receipt.items()
+        assert {each["kind"] for each in shown["events"]} >= {"CREATED", "STARTED", "MESSAGE", "EXTENDED", "ENDED"}
+        assert (shown["instructions"], shown["maxDurationSeconds"]) == ("the north gate", 180)
+        assert (shown["consumerSlug"], shown["operatorSlug"]) == ("buyer", "seller")
+        said = (await office.command("session", session_id)).stdout.decode()
+        for part in (
+            "ENDED: the service ended it",
+            "the north gate",
+            ": turn left",
+            "by 60 s to 180 s",
+            "0.0015 USDC to",
+        ):
+            assert part in said
         unknown = await office.command("end", "00000000-0000-4000-8000-000000000000", *BECAUSE)
         assert b"SESSION_NOT_FOUND" in unknown.stderr
         every = await office.acts()
@@ -160,6 +188,65 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         ]  # fmt: skip
         assert {actor for _, actor, _, _ in acts} == {f"account {pwd.getpwuid(os.getuid()).pw_name}"}
         assert all(reason.startswith("Ada: ") for _, _, reason, _ in acts)
+
+
+async def test_a_device_is_listed_as_last_seen_when_its_owner_sees_it(server: Server) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.operator.key) as seller:
+        path = f"/workspaces/{office.operator.workspace_id}"
+        seen = set[str]()
+        for sequence in range(1, 4):
+            report = {"lat": PLACE[0], "lng": PLACE[1], "accuracyMeters": 5, "sequence": sequence}
+            await seller.post(f"{path}/location", **report)
+            mine = await seller.get(path)
+            (row,) = await office.admin("workspaces", "--slug", "sell")
+            assert row["lastSeenAt"] == mine["lastSeenAt"]
+            seen.add(mine["lastSeenAt"])
+    assert len(seen) == 3, "each heartbeat is a newer one"
+
+
+async def test_an_administrator_sees_which_credential_ended_a_session_of_either_side(server: Server) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
+        made = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1])
+        path = f"/sessions/{made['id']}"
+        await buyer.post(f"{path}/dispatch")
+        await buyer.post(f"{path}/end")
+        async with Api(server.url, key=office.operator.key) as seller:
+            assert (await seller.get(path))["endedBy"] is None, "that is for the side that ended it"
+        by = (await buyer.get(path))["endedBy"]
+        assert by["kind"] == "API_KEY"
+        assert (await office.admin("session", made["id"]))["endedBy"] == by
+
+
+async def test_a_workspace_is_named_by_its_slug_or_id_and_a_state_in_any_case(server: Server) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
+        made = await buyer.post("/sessions", lat=PLACE[0] + 5, lng=PLACE[1])
+        for name in ("buyer", "Buyer", office.consumer.workspace_id, office.consumer.workspace_id.upper()):
+            (row,) = await office.admin("sessions", "--state", "requested", "--workspace", name)
+            assert row["id"] == made["id"]
+        assert await office.admin("sessions", "--workspace", "seller") == []
+        done = await office.admin("suspend", "buyer", *BECAUSE)
+        assert (done["workspaceId"], done["endedSessions"]) == (office.consumer.workspace_id, [made["id"]])
+        unknown = await office.command("unsuspend", "buye", *BECAUSE)
+        assert unknown.returncode == 2
+        assert "'buye' is neither the id nor the slug of a workspace." in unboxed(unknown.stderr)
+        said = (await office.command("unsuspend", "buyer", *BECAUSE)).stdout.decode()
+        assert said == "Calls of buyer are accepted.\n"
+        none = (await office.command("sessions", "--state", "live")).stdout.decode()
+        assert none == "There are no such sessions.\n"
+        table = (await office.command("sessions", "--workspace", "buyer")).stdout.decode()
+        assert f"│ {made['id']} │ CANCELLED │ buyer    │          │" in table
+        assert "the service ended it" in table
+        table = (await office.command("workspaces")).stdout.decode()
+        assert office.operator.workspace_id in table
+
+
+def unboxed(stderr: bytes) -> str:
+    """A message of the parser without the frame around it."""
+    return " ".join(stderr.decode().replace("│", " ").split())
+
+
+def usdc(micro: int) -> str:
+    return f"{micro / 1_000_000:.6f}"
 
 
 def inside(server: Server) -> httpx.AsyncClient:

@@ -99,9 +99,13 @@ def test_a_backup_of_an_embedded_chain_is_refused_with_an_external_one(
     assert "holds an embedded chain" in capfd.readouterr().err
 
 
-def test_a_backup_of_a_stopped_server_is_the_data_that_was_restored(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path / "data")
+def test_a_backup_of_a_stopped_server_is_the_data_that_was_restored(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(data_dir=tmp_path / "data of today")
     assert run_restore(settings, ARCHIVE) == 0
+    start = f"`sightline serve --data-dir '{settings.data_dir}'`"
+    assert f"Start the server with {start}." in capfd.readouterr().out, "without the directory another one starts"
     assert run_backup(settings, tmp_path / "again") == 0
     assert (tmp_path / "again").stat().st_mode & 0o777 == 0o600
     assert last_backup_ms(settings.data_dir) is not None

@@ -5,9 +5,11 @@ import json
 import pytest
 import trio
 
+from sightline.chain.contracts.abi import call_data
 from sightline.chain.refunds import Refunds
 from sightline.chain.signer import Signer
 from sightline.domain.errors import RefusedError
+from sightline.domain.units import usdc_text
 from sightline.domain.value import replace
 from sightline.ports.administration import RefundState
 from sightline.ports.chain import RefundRequest
@@ -19,11 +21,16 @@ CHARGED = 1_000
 PAID = 400
 
 
+async def signer_of(world: World) -> Signer:
+    """The refund account of the embedded chain."""
+    keys = json.loads(await trio.Path(world.chain_dir / "keys.json").read_text())
+    return Signer(bytes.fromhex(keys["feeReceiver"][2:]))
+
+
 @pytest.fixture
 async def servers(world: World, database: Database) -> list[Refunds]:
     """Two servers with the refund account of the embedded chain, on one database."""
-    keys = json.loads(await trio.Path(world.chain_dir / "keys.json").read_text())
-    signer = Signer(bytes.fromhex(keys["feeReceiver"][2:]))
+    signer = await signer_of(world)
     await faucet_of(world).fund(signer.address, 1_000_000)
     chain_id = int(await world.rpc.call("eth_chainId"), 16)
     return [
@@ -66,11 +73,39 @@ async def test_a_refund_above_the_charge_says_so_whatever_the_account_has(
         world.rpc, PostgresAdminStore(database), None, chain_id=1, token=world.token, clock=clock, fee_cap_wei=1
     )
     for refunds, micro in ((servers[0], CHARGED - PAID + 1), (servers[0], 10**12), (without_account, 10**12)):
-        with pytest.raises(RefusedError, match=f"at most its charge, {CHARGED} micro-USDC, of which {PAID}") as raised:
+        with pytest.raises(RefusedError, match=r"at most its charge, 0\.001000 USDC, of which 0\.000400") as raised:
             await refunds.pay(replace(request, key="more", amount_micro=micro))
         assert raised.value.refusal.detail == "refunds:amount"
     await servers[0].pay(replace(request, key="rest", amount_micro=CHARGED - PAID))
     assert await world.balance(world.payer) == CHARGED
+
+
+async def test_a_refund_that_the_account_does_not_cover_names_the_whole_command(
+    world: World, database: Database, servers: list[Refunds]
+) -> None:
+    account = (await signer_of(world)).address
+    data = "0x" + call_data("balanceOf(address)", [account]).hex()
+    held = int(await world.rpc.call("eth_call", {"to": world.token, "data": data}, "latest"), 16)
+    request = replace(a_request(world, ids.uuid()), amount_micro=held + 2_000_001, charged_micro=held + 5_000_000)
+    lacks = f"has {usdc_text(held)} of {usdc_text(held + 2_000_001)} USDC"
+    with pytest.raises(RefusedError, match=rf"{lacks}\. Send USDC to it$"):
+        await servers[0].pay(request)
+    embedded = Refunds(
+        world.rpc, PostgresAdminStore(database), await signer_of(world), chain_id=1, token=world.token, clock=clock,
+        fee_cap_wei=500 * 10**9, faucet_line=lambda account, usdc: f"sightline faucet {account} {usdc}",
+    )  # fmt: skip
+    with pytest.raises(RefusedError, match=f"Send test USDC to it: `sightline faucet {account} 3`$"):
+        await embedded.pay(request)
+
+
+async def test_a_second_refund_under_the_key_of_the_first_is_told_to_choose_another(
+    world: World, servers: list[Refunds]
+) -> None:
+    request = a_request(world, ids.uuid())
+    await servers[0].pay(request)
+    said = r"exists with 0\.000400 USDC\. For a further refund choose another key$"
+    with pytest.raises(RefusedError, match=said):
+        await servers[0].pay(replace(request, amount_micro=PAID + 1))
 
 
 async def test_both_servers_answer_the_same_refund_to_the_same_key(world: World, servers: list[Refunds]) -> None:

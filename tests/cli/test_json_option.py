@@ -22,8 +22,11 @@ WITHOUT = {
     "demo": "is for people",
     "claim": "prints one line, the hash of the transaction",
     "reclaim": "prints one line, the hash of the transaction",
+    "admin token": "prints one line, the token",
+    "admin audit": "prints JSON lines always",
+    "admin journal": "prints JSON lines or CSV",
 }
-"""Commands without the option, and why. `admin` prints JSON always."""
+"""Commands without the option, and why."""
 
 
 def test_every_command_that_prints_data_takes_json() -> None:
@@ -33,7 +36,7 @@ def test_every_command_that_prints_data_takes_json() -> None:
     for name, command in root.commands.items():
         parts = command.commands if isinstance(command, TyperGroup) else {"": command}
         for part, each in parts.items():
-            if name != "admin" and not any("--json" in parameter.opts for parameter in each.params):
+            if not any("--json" in parameter.opts for parameter in each.params):
                 without.add(f"{name} {part}".strip())
     assert without == WITHOUT.keys()
 
@@ -55,6 +58,11 @@ def test_a_client_without_the_server_says_which_package_has_its_commands(monkeyp
         ("dev --json --lat 99", "'--lat'"),
         ("dev --json --port 65536", "'--port'"),
         ("faucet --json 0x12 1", "0x12 is not the address of a wallet"),
+        ("admin session --json word", "'word' is not the id of a session"),
+        ("admin end --json word --as Ada --reason because", "'word' is not the id of a session"),
+        ("admin refund --json word 1 --as Ada --reason because", "'word' is not the id of a session"),
+        ("admin sessions --json --state lively", "'lively' is not one of REQUESTED, ASSIGNED, LIVE"),
+        ("admin sessions --json --workspace a_word", "'a_word' is neither the id nor the slug of a workspace"),
     ],
 )
 def test_a_wrong_command_line_is_answered_in_json_if_it_asks_for_json(words: str, said: str) -> None:
@@ -77,6 +85,8 @@ def test_a_wrong_command_line_is_answered_in_json_if_it_asks_for_json(words: str
         ("nodes --json", "NotRunningError", "No server was ever ready on"),
         ("actors --json", "NotRunningError", "No server was ever ready on"),
         ("actors --json --revive session/..", "InvalidIdError", ".."),
+        ("admin sessions --json --state live", "NotRunningError", "No server was ever ready on"),
+        ("admin workspaces --json", "NotRunningError", "No server was ever ready on"),
         ("map get-ready --json no-such-file", "FileNotFoundError", "Nothing was installed"),
         ("map postcodes --json no-such-file", "FileNotFoundError", "Nothing was installed"),
         ("settlements --json --config CONFIG", "SettingsError", "sightline.toml"),

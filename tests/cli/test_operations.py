@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sightline.cli.operations import revive_actor, write_off_settlement
-from sightline.config import Settings
+from sightline.cli.operations import NotRunningError, ask, revive_actor, write_off_settlement
+from sightline.config import Settings, load_settings
 from sightline.system.server_address_file import write_server_addresses
 
 HOSTILE = ("../nodes", "..", "", "a/../b", "a?b=c", "a#b", "a%2Fb", "a\\b", "a\n", "x" * 129)
@@ -71,3 +71,40 @@ def test_an_id_is_sent_as_it_is(asked: tuple[Settings, list[str]]) -> None:
         f"POST /internal/settlements/{name}/write-off?reason=a+reason+%26+more",
         f"POST /internal/actors/session/{name}/revive",
     ]
+
+
+def why_not(settings: Settings) -> str:
+    with pytest.raises(NotRunningError) as refused:
+        ask(settings, "GET", "/internal/nodes")
+    return str(refused.value)
+
+
+@pytest.fixture
+def nothing_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current directory in which no variable names another data directory."""
+    monkeypatch.delenv("SIGHTLINE_DATA_DIR", raising=False)
+    monkeypatch.delenv("SIGHTLINE_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_server_that_does_not_run_is_started_on_the_directory_of_the_command(nothing_named: Path) -> None:
+    place = nothing_named / "a b"
+    start = f"`sightline serve --data-dir '{place}'`"
+    assert f"Start one with {start}" in why_not(Settings(data_dir=place))
+    place.mkdir()
+    write_server_addresses(place, url="http://127.0.0.1:1", internal_url="http://127.0.0.1:1")
+    assert f"No server answers at http://127.0.0.1:1. Start it with {start}" in why_not(Settings(data_dir=place))
+
+
+def test_the_command_names_the_settings_file_of_its_own_command_line_and_no_default_directory(
+    nothing_named: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = nothing_named / "sightline-data"
+    assert "`sightline serve`" in why_not(Settings())
+    (nothing_named / "my.toml").write_text('data_dir = "data"')
+    named = load_settings({}, config_file=Path("my.toml")).settings
+    start = f"`sightline serve --config {nothing_named / 'my.toml'} --data-dir {nothing_named / 'data'}`"
+    assert start in why_not(named)
+    monkeypatch.setenv("SIGHTLINE_DATA_DIR", "/elsewhere")
+    assert f"`sightline serve --data-dir {place}`" in why_not(Settings(data_dir=place))

@@ -484,7 +484,7 @@ def test_the_commands_read_server_and_key_from_a_file(dev: dict[str, Any], tmp_p
         (("login",), {"SIGHTLINE_WALLET_KEY": ""}, "create one with `sightline signup`"),
         (("login",), {"SIGHTLINE_WALLET_KEY": "0x12"}, "64 hex digits"),
         (("keys", "list"), {"SIGHTLINE_CONFIG": "/nowhere.toml"}, "Cannot read /nowhere.toml"),
-        (("actors", "--data-dir", "/nowhere"), {}, "Start one with `sightline serve`"),
+        (("actors", "--data-dir", "/nowhere"), {}, "Start one with `sightline serve --data-dir /nowhere`"),
         (("device", "--lat", "1", "--lng", "2"), {"SIGHTLINE_API_KEY": ""}, "signup --role SUPPLIER"),
         (("end", "00000000-0000-4000-8000-000000000000"), {}, "Check the id"),
         (

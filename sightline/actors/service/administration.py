@@ -1,6 +1,6 @@
 """What administrators do to sessions and workspaces of any tenant. The caller records each act in the audit log."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, final
 
 import structlog
@@ -10,14 +10,14 @@ from sightline.actors.kernel import Registry
 from sightline.actors.service.broker import Broker
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.suspensions import Suspensions
-from sightline.actors.types import Answer, Caller
+from sightline.actors.types import Answer, Caller, SessionHistory
 from sightline.domain.errors import RefusedError
 from sightline.domain.operator.machine import Patch
-from sightline.domain.operator.model import Availability
+from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Ended, Session, SessionState
 from sightline.domain.session.status import SessionStatus, session_status
-from sightline.domain.value import Value
+from sightline.domain.value import Value, replace
 from sightline.ports.administration import AdminStore, Refund, SessionFilter, SessionNote, Suspension
 from sightline.ports.chain import RefundRequest
 from sightline.ports.identity import RecordWithdrawal, record_nothing
@@ -61,15 +61,32 @@ class Administration:
         self._pay = pay
         self.suspensions = Suspensions(store, deps.clock, record)
 
-    async def session(self, session_id: str) -> SessionStatus:
-        """Read one session."""
-        return self._status(await self._look_up.require_session(session_id))
+    async def session(self, session_id: str) -> SessionHistory:
+        """Read one session with its meter and recorded events. Nobody's lease is renewed by it.
+
+        The status has what no party sees alone: which credential ended it, of either side.
+        """
+        session = await self._look_up.require_session(session_id)
+        answer = await self._broker.reads.history_of(session, session.terms.consumer_workspace_id)
+        status = replace(answer.value.status, ended_by=session.ended_by, messages_shown=session.messages_shown)
+        return replace(answer.value, status=status)
 
     async def sessions(self, wanted: SessionFilter) -> Sequence[SessionStatus]:
         """List sessions of all workspaces, newest first."""
         found = await self._store.list_sessions(wanted)
         newer = await self._broker.snapshots.sessions(session.id for session in found if not session.is_terminal)
         return [self._status(newer.get(session.id, session)) for session in found]
+
+    async def workspaces(self, *, slug: str | None, limit: int) -> Sequence[Workspace]:
+        """List workspaces by slug as their owners see them; `slug` selects those that start with it."""
+        found = await self._store.list_workspaces(slug=slug, limit=limit)
+        newer = await self._broker.snapshots.workspaces(each.id for each in found)
+        return [newer.get(each.id, each) for each in found]
+
+    async def slugs(self, statuses: Iterable[SessionStatus]) -> Mapping[str, str]:
+        """Read the slugs of both sides of sessions, by the id of the workspace."""
+        sides = {each for s in statuses for each in (s.terms.consumer_workspace_id, s.operator_workspace_id) if each}
+        return {each.id: each.slug for each in await self._broker.reads.workspaces(sorted(sides))}
 
     def _status(self, session: Session) -> SessionStatus:
         consumer = session.terms.consumer_workspace_id

@@ -130,8 +130,14 @@ class Reads:
     ) -> Answer[SessionHistory]:
         """The session and its recorded events with a sequence above `after`, for a party of it."""
         session = await self.require_session_as_party(session_id, workspace_id)
+        return await self.history_of(session, workspace_id, after=after, limit=limit)
+
+    async def history_of(
+        self, session: Session, workspace_id: str, *, after: int = 0, limit: int | None = None
+    ) -> Answer[SessionHistory]:
+        """The history of a session that was just read, as a workspace may see it."""
         now_ms, limits = self._now(), self._deps.limits.session
-        events = await self._deps.store.session_events(session_id, after=after, limit=limit)
+        events = await self._deps.store.session_events(session.id, after=after, limit=limit)
         history = SessionHistory(
             status=session_status(session, now_ms, limits, workspace_id),
             meter=meter_status(session, now_ms, limits),

@@ -27,6 +27,7 @@ from sightline.bootstrap.maintenance.archive import (
 from sightline.bootstrap.maintenance.backup import failure_line, open_stopped_database
 from sightline.bootstrap.process import kept_parts
 from sightline.config import Settings
+from sightline.config.shell_lines import shell_line
 from sightline.ports.identity import Withdrawal
 from sightline.storage.embedded.dump import PostgresTools
 from sightline.storage.postgres.operations.withdrawals import apply_statements
@@ -60,7 +61,7 @@ def run_restore(settings: Settings, source: Path, withdrawals: Sequence[Path] = 
         return 1
     sys.stdout.write(
         f"restored into {settings.data_dir}: state of {manifest.created_at}, migration {manifest.migration}, "
-        f"chain head {manifest.chain_head}. Start the server with `sightline serve`.\n"
+        f"chain head {manifest.chain_head}. Start the server with `{shell_line(settings, 'serve')}`.\n"
         + "".join(f"{line}\n" for line in applied)
     )
     return 0

@@ -10,6 +10,7 @@ from typing import Final, TypeVar, final
 from sightline.actors.service.administration import Administration, RefundOrder
 from sightline.domain.refusal import Code
 from sightline.domain.session.model import SessionState
+from sightline.domain.value import Value
 from sightline.http.audit import Act, Audit
 from sightline.http.budgets import RateClass
 from sightline.http.internal.peer_account import account_of
@@ -21,6 +22,7 @@ from sightline.http.schemas.admin import (
     RefundBody,
     SessionsQuery,
     WorkspacesQuery,
+    admin_history_json,
     admin_session_json,
     admin_workspace_json,
     audit_json,
@@ -28,6 +30,8 @@ from sightline.http.schemas.admin import (
     refund_json,
 )
 from sightline.ports.administration import AdminStore, AuditAction, SessionFilter, SessionNote, Suspension
+from sightline.ports.chain import ChainConfig
+from sightline.ports.ledger import Ledger
 
 T = TypeVar("T")
 TAG: Final = "admin"
@@ -43,11 +47,20 @@ def actor_of(call: Call) -> str:
 
 
 @final
+class SettledBooks(Value):
+    """Where a session's settlement is read, and on which chain it is."""
+
+    ledger: Ledger
+    chain: ChainConfig
+
+
+@final
 class AdminResources:
     """/internal/admin."""
 
-    def __init__(self, administration: Administration, store: AdminStore, audit: Audit) -> None:
+    def __init__(self, administration: Administration, store: AdminStore, audit: Audit, books: SettledBooks) -> None:
         self._administration = administration
+        self._books = books
         self._store = store
         self._audit = audit
 
@@ -66,25 +79,28 @@ class AdminResources:
         states = frozenset() if query.state is None else frozenset({SessionState(query.state)})
         wanted = SessionFilter(states=states, workspace_id=query.workspace_id, limit=query.limit)
         found = await self._administration.sessions(wanted)
-        return Reply({"items": [admin_session_json(status) for status in found]})
+        slugs = await self._administration.slugs(found)
+        return Reply({"items": [admin_session_json(status, slugs) for status in found]})
 
     @Route(
         "GET",
         _SESSIONS + "/{id}",
         "adminGetSession",
         TAG,
-        "A session with its notes and refunds",
+        "A session with its events, meter, settlement, notes and refunds",
         params={"id": Param.UUID},
         rate=RateClass.NONE,
         errors=(Code.SESSION_NOT_FOUND,),
     )
     async def session(self, call: Call) -> Reply:
-        """Everything that is known about it, except media URLs."""
+        """Everything that is known about it, except media URLs and the consumer's metadata."""
         session_id = call.params["id"]
-        status = await self._administration.session(session_id)
+        history = await self._administration.session(session_id)
+        slugs = await self._administration.slugs([history.status])
+        shown = admin_history_json(history, await self._books.ledger.settlement(session_id), self._books.chain, slugs)
         notes, refunds = await self._store.notes(session_id), await self._store.refunds(session_id)
         more = {"notes": [note_json(note) for note in notes], "refunds": [refund_json(each) for each in refunds]}
-        return Reply(admin_session_json(status) | more)
+        return Reply(shown | more)
 
     @Route(
         "POST",
@@ -103,7 +119,7 @@ class AdminResources:
         answer = await self._act(
             call, AuditAction.SESSION_END, f"session {session_id}", lambda: self._administration.end(session_id)
         )
-        return Reply(admin_session_json(answer.value))
+        return Reply(admin_session_json(answer.value, await self._administration.slugs([answer.value])))
 
     @Route(
         "POST",
@@ -156,7 +172,7 @@ class AdminResources:
     async def workspaces(self, call: Call) -> Reply:
         """By slug."""
         query: WorkspacesQuery = call.query
-        found = await self._store.list_workspaces(slug=query.slug, limit=query.limit)
+        found = await self._administration.workspaces(slug=query.slug, limit=query.limit)
         suspension_of = self._administration.suspensions.of
         return Reply({"items": [admin_workspace_json(each, suspension_of(each.id)) for each in found]})
 

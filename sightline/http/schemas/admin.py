@@ -1,15 +1,26 @@
 """Requests and JSON of the administrators' calls on the internal listener."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
+from sightline.actors.types import SessionHistory
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.status import SessionStatus
 from sightline.http.schemas.base import INTEGER_TEXT, MONEY_PATTERN, TEXT_PATTERN, Input, Query, Uuid, iso, iso_or_none
+from sightline.http.schemas.receipts import receipt_json
+from sightline.http.schemas.sessions import session_json
 from sightline.http.schemas.workspaces import workspace_json
 from sightline.ports.administration import AuditEntry, Refund, SessionNote, Suspension
+from sightline.ports.chain import ChainConfig
+from sightline.ports.ledger import SettlementRecord
 
+_JUDGED: Final = (
+    "maxDurationSeconds", "radiusMeters", "minimumSeconds", "platformFeeBps", "instructions",
+    "endedBy", "fundsState", "holdTxHash",
+)  # fmt: skip
+"""Fields of `Session` that a dispute is judged by, beside those of the list."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=80, pattern=TEXT_PATTERN)]
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=TEXT_PATTERN)]
 
@@ -81,14 +92,20 @@ class JournalQuery(Query):
     after: Annotated[int, Field(ge=0), INTEGER_TEXT] = 0
 
 
-def admin_session_json(status: SessionStatus) -> dict[str, object]:
-    """Present a session to an administrator: without media URLs and without the consumer's texts."""
+def admin_session_json(status: SessionStatus, slugs: Mapping[str, str]) -> dict[str, object]:
+    """Present a session in a list of administrators: without media URLs and without the consumer's texts.
+
+    Args:
+        slugs: Slugs of workspaces by id.
+    """
     terms = status.terms
     return {
         "id": terms.id,
         "state": status.state,
         "consumerWorkspaceId": terms.consumer_workspace_id,
+        "consumerSlug": slugs.get(terms.consumer_workspace_id),
         "operatorWorkspaceId": status.operator_workspace_id,
+        "operatorSlug": slugs.get(status.operator_workspace_id or ""),
         "payerAddress": terms.payer_address,
         "lat": terms.lat,
         "lng": terms.lng,
@@ -103,8 +120,25 @@ def admin_session_json(status: SessionStatus) -> dict[str, object]:
         "ratePerSecondMicroUsdc": str(terms.rate),
         "holdMicroUsdc": str(terms.hold),
         "chargedMicroUsdc": str(status.charged),
+        "accruedMicroUsdc": str(status.accrued),
         "settlementTxHash": status.settlement_tx_hash,
     }
+
+
+def admin_history_json(
+    history: SessionHistory, record: SettlementRecord | None, chain: ChainConfig, slugs: Mapping[str, str]
+) -> dict[str, object]:
+    """Present a session by which a dispute can be judged: what its parties' receipt has, and what both wrote.
+
+    It has no media URLs, and not the consumer's metadata. Unlike a receipt, it exists before the session is over.
+    """
+    session, receipt = session_json(history.status), receipt_json(history, record, chain)
+    return (
+        admin_session_json(history.status, slugs)
+        | {name: session[name] for name in _JUDGED}
+        | {"messagesShown": history.status.messages_shown}
+        | {name: receipt[name] for name in ("meter", "events", "settlement")}
+    )
 
 
 def note_json(note: SessionNote) -> dict[str, object]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
-from sightline.domain.operator.codec import from_doc as workspace_from_doc
 from sightline.domain.operator.model import Workspace
 from sightline.domain.session.codec import from_doc as session_from_doc
 from sightline.domain.session.model import Session
@@ -20,6 +19,7 @@ from sightline.ports.ledger import NonceTakenError
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.pool import Connection
 from sightline.storage.json import load
+from sightline.storage.postgres.workspaces import workspaces_by_slug
 
 APPEND: Final = """
 INSERT INTO audit_entry (at_ms, act_id, actor, action, target, reason, outcome) VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -32,9 +32,6 @@ SELECT doc, version FROM session
 WHERE ($1::text[] IS NULL OR state = ANY($1))
   AND ($2::uuid IS NULL OR consumer_workspace_id = $2 OR operator_workspace_id = $2)
 ORDER BY created_at_ms DESC, id DESC LIMIT $3
-"""
-WORKSPACES: Final = """
-SELECT doc, version FROM workspace WHERE starts_with(slug, $1) ORDER BY slug LIMIT $2
 """
 SUSPEND: Final = """
 INSERT INTO workspace_suspension (workspace_id, at_ms, actor, reason) VALUES ($1, $2, $3, $4)
@@ -108,8 +105,7 @@ class PostgresAdminStore:
 
     async def list_workspaces(self, *, slug: str | None, limit: int) -> Sequence[Workspace]:
         """List workspaces by slug."""
-        rows = await self._fetch(WORKSPACES, slug or "", limit)
-        return [workspace_from_doc(load(row["doc"]), row["version"]) for row in rows]
+        return await workspaces_by_slug(self._database, slug or "", limit)
 
     async def suspensions(self) -> Sequence[Suspension]:
         """Read all suspensions."""

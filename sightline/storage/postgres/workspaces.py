@@ -24,6 +24,8 @@ SELECT w.doc, w.version, h.sequence, h.at_ms, h.lat, h.lng FROM workspace w LEFT
 ) h ON true
 """
 BY_IDS: Final = f"{_SELECT} WHERE w.id = ANY($1::uuid[])"
+_FIRST_BY_SLUG: Final = "SELECT id FROM workspace WHERE starts_with(slug, $1) ORDER BY slug LIMIT $2"
+BY_SLUG: Final = f"{_SELECT} WHERE w.id IN ({_FIRST_BY_SLUG}) ORDER BY w.slug"
 DISPATCHABLE: Final = f"{_SELECT} WHERE w.is_dispatchable AND w.id BETWEEN $1 AND $2"
 
 
@@ -80,6 +82,12 @@ async def workspaces(database: Database, ids: Sequence[str]) -> Sequence[Workspa
     """Read several, in no promised order; unknown ids are left out."""
     found = await database.read(lambda connection: find_workspaces(connection, list(ids)))
     return list(found.values())
+
+
+async def workspaces_by_slug(database: Database, start: str, limit: int) -> Sequence[Workspace]:
+    """Read those whose slug starts with a text, by slug."""
+    rows = await database.read(lambda connection: connection.fetch(BY_SLUG, start, limit))
+    return [_workspace(row) for row in rows]
 
 
 async def suppliers(database: Database, shard: int | None) -> Sequence[Workspace]:
