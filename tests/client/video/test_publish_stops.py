@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 
+import pytest
+
 from sightline_client.video.assets import clip_path
 
 
@@ -114,3 +116,22 @@ def test_a_publisher_that_cannot_end_its_session_dies_nevertheless(tmp_path: Pat
         finally:
             publisher.kill()
             publisher.wait()
+
+
+@pytest.mark.parametrize(
+    ("source", "reason", "tries"),
+    [
+        ("/dev/null", "Inappropriate ioctl for device", 1),
+        ("rtsp://admin:secret@127.0.0.1:1/x", "Connection refused", 4),
+    ],
+)
+def test_a_source_that_was_never_opened_ends_the_command(source: str, reason: str, tries: int) -> None:
+    """A camera may be starting, so a URL is tried some times; what is no camera is not."""
+    command = [sys.executable, "-m", "sightline_client", "publish", source, "--whip", "http://127.0.0.1:1/x"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    *before, last = done.stderr.splitlines()
+    assert (done.returncode, len(before)) == (1, tries - 1), done.stderr
+    shown = source.replace("admin:secret@", "")
+    assert last.startswith(f"publish: cannot open {shown}: {reason}. It is not a video that can be read")
+    assert "rtsp://..." in last
+    assert all(line.endswith("trying again") for line in before)

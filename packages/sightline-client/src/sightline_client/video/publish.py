@@ -40,8 +40,14 @@ ORPHAN_GRACE_S: Final = 5.0
 RETRY_S: Final = (0.5, 1.0, 2.0, 3.0)
 GIVE_UP_AFTER_S: Final = 90.0
 """How long a publisher that was connected retries."""
+OPENINGS_MAX: Final = 4
+"""How often a source that was never opened is tried: about 7 s where it answers at once."""
 TERMINATED_MAX: Final = 3
 """How often the first publication is repeated where MediaMTX ended it."""
+OPENS: Final = (
+    "It is not a video that can be read, or a camera that is off or in use. Name a camera that sends H.264, by its URL "
+    "(rtsp://...) or as /dev/video0, or a video file"
+)
 MIME_TYPES: Final = {"h264": "video/H264", "vp8": "video/VP8"}
 
 
@@ -129,7 +135,7 @@ async def publish(source: str, whip_url: str, seconds: float | None, stop: async
     """Publish until `stop` is set or `seconds` are over. A camera that is lost is opened again.
 
     Raises:
-        UnusableFileError, UnusableSourceError: The source cannot be published.
+        UnusableFileError, UnusableSourceError: The source cannot be published, or was never opened.
         OfferRefusedError: The server refused the first offer, or every offer for 90 s after a lost connection.
     """
     if not is_live(source):
@@ -144,6 +150,8 @@ async def publish(source: str, whip_url: str, seconds: float | None, stop: async
             lost = await _publish_once(source, whip_url, ends_at, stop)
             connected_once, failures = True, 0
         except SourceLostError as error:
+            if not connected_once and (not error.is_passing or failures + 1 >= OPENINGS_MAX):
+                raise UnusableSourceError(f"{error}. {OPENS}") from error
             sys.stderr.write(f"publish: {error}; trying again\n")
         except OfferRefusedError as error:
             is_late = loop.time() - lost_at > GIVE_UP_AFTER_S
