@@ -16,6 +16,7 @@ from sightline_client import Event
 from sightline_client.commands.event_lines import EventLines
 from sightline_client.commands.sessions import PAGE_MAX, ListedState
 from sightline_client.models import EndReason, Session, SessionLocation, SessionState, Workspace
+from sightline_client.money import MicroUsdc
 from sightline_client.wording import ENDED
 from tests.client.commands.program import sightline
 from tests.client.losing_proxy import LosingProxy
@@ -226,15 +227,20 @@ async def test_a_key_that_may_not_read_the_wallet_is_told_nothing_of_it() -> Non
             assert len(done.stderr.splitlines()) == lines, done.stderr
 
 
-async def test_watch_names_its_session_before_an_operator_is_found(tmp_path: Path) -> None:
+async def test_watch_names_its_session_and_price_before_an_operator_is_found(tmp_path: Path) -> None:
     async with open_world() as world:
         consumer = await world.party("CONSUMER")
         words = ("watch", "5", "5", "--wait", "0", "--out", str(tmp_path))
         as_text = await sightline(world, consumer, *words)
         as_json = await sightline(world, consumer, *words, "--json")
         listed = data_of(await consumer.key.get("/api/v1/sessions"))["items"]
-    assert f"Session {listed[1]['id']} is requested." in as_text.stderr.splitlines()
-    assert {"sessionId": listed[0]["id"]} in [json.loads(line) for line in as_json.stderr.splitlines()]
+    most, rate = int(listed[1]["holdMicroUsdc"]), int(listed[1]["ratePerSecondMicroUsdc"])
+    price = f"at most {MicroUsdc(most).usdc} USDC, {MicroUsdc(rate * 60).usdc} USDC a minute."
+    assert f"Session {listed[1]['id']} is requested. It costs {price}" in as_text.stderr.splitlines()
+    said = [json.loads(line) for line in as_json.stderr.splitlines()]
+    named = {"sessionId": listed[0]["id"], "holdMicroUsdc": listed[0]["holdMicroUsdc"]}
+    assert named in said
+    assert (said[-1]["code"], said[-1]["sessionId"]) == ("NoOperatorError", listed[0]["id"])
 
 
 async def test_listen_has_no_line_for_a_workspace_of_which_nothing_shown_changed() -> None:

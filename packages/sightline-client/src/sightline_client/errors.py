@@ -348,11 +348,13 @@ class SessionOverError(SightlineError):
     """The session ended before it became LIVE, or a frame was asked for after its end.
 
     Attributes:
+        session_id: The session.
         state: Final state of the session.
         end_reason: Why it ended.
     """
 
     def __init__(self, session_id: str, state: str, end_reason: str | None, *, was_live: bool = False) -> None:
+        self.session_id = session_id
         self.state = state
         self.end_reason = end_reason
         step = (

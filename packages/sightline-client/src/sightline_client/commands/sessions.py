@@ -22,6 +22,7 @@ from sightline_client.commands.options import (
     usdc_option,
 )
 from sightline_client.commands.printing import end_text, nothing_requested, print_value, print_warning, time_text
+from sightline_client.wording import price_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def request(
             raise
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is bought: its id must be printed
         if not as_json:
-            cost = f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC."
+            cost = f"Session {session.id} costs {price_text(session)}."
             runs = f"It runs until `sightline end {session.id}`; `sightline frames` saves its frames."
             typer.echo(f"{cost} {runs}", err=True)
         if quote.available_operators == 0:
@@ -204,7 +205,7 @@ def extend(
     more = seconds or seconds_option
     if more is None:
         raise typer.BadParameter(f"Say for how many seconds, such as `sightline extend {session_id} 300`.")
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         wallet, payment = configured_wallet(), None
         now = None if wallet is None and max_charge is None else sl.sessions.get(session_id)
         if now is not None and max_charge is not None and now.state == "LIVE":
@@ -228,7 +229,7 @@ def tell(
     as_json: AsJson = False,
 ) -> None:
     """Tell the operator of a LIVE session something. It costs nothing."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         session = sl.sessions.message(session_id, " ".join(text))
     sent = session.messages[-1]
     print_value(sent, as_json, f"Message {sent.number}: {sent.text}")
@@ -237,6 +238,6 @@ def tell(
 @app.command(rich_help_panel=PANEL)
 def end(session_id: SessionId, api: Url = None, as_json: AsJson = False) -> None:
     """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         session = _end(sl, session_id)
     print_value(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")

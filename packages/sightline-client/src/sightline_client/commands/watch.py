@@ -535,7 +535,7 @@ def frames(
     as_json: AsJson = False,
 ) -> None:
     """Save frames of a LIVE session, such as one of `sightline request`. It goes on when this command ends."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         session = sl.sessions.get(session_id)
         if session.state != "LIVE":
             raise ValueError(f"Session {session.id} is {session.state}. It has frames while it is LIVE.")
@@ -564,7 +564,7 @@ def clip(
     as_json: AsJson = False,
 ) -> None:
     """Save the last seconds of a LIVE session as a video file. The server must keep video for clips."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         taken = sl.sessions.clip(session_id, seconds=seconds, signed=signed or None)
         path = out if out.suffix == taken.suffix else out.with_name(out.name + taken.suffix)
         with named_by("--out"):
@@ -609,7 +609,10 @@ def listen(
     """
     from sightline_client.retry import RetryPolicy
 
-    with one_line_errors(as_json=as_json, says_reconnected=True), client(api, needs_key=True) as sl:
+    with (
+        one_line_errors(as_json=as_json, session_id=session_id, says_reconnected=True),
+        client(api, needs_key=True) as sl,
+    ):
         if session_id is not None:
             stream = sl.sessions.events(session_id)
         else:
