@@ -115,6 +115,7 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
             showing.start_soon(show_frames, world, session_id)
             command = ("frames", session_id, "--count", "1", "--out", str(tmp_path / "out"))
             done = await sightline(world, consumer, *command)
+            as_json = await sightline(world, consumer, *command[:-1], str(tmp_path / "other"), "--json")
             showing.cancel_scope.cancel()
         state = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"]
         narrow = await sightline(world, consumer, "frames", session_id, "--width", "4")
@@ -125,7 +126,9 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
     assert (refused.returncode, refused.stderr) == (
         1, f"Session {waiting} is REQUESTED. It has frames while it is LIVE.\n",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [str(path) for path in (tmp_path / "out").iterdir()]
+    assert json.loads(as_json.stdout).keys() == {"sessionId", "frame", "ageMs", "meterState"}
     (saved,) = (tmp_path / "out").iterdir()
     assert saved.read_bytes()[:2] == b"\xff\xd8"
     assert state == "LIVE"

@@ -102,6 +102,8 @@ def one_line_errors(
     try:
         with _warnings(concerned, as_json=as_json, names_sessions=names_sessions, says_reconnected=says_reconnected):
             yield
+    except BrokenPipeError:
+        raise  # of stdout, such as `| head`: the reader wants no more
     except (SightlineError, ValueError, OSError) as error:
         said = _file_error(error) if isinstance(error, OSError) else in_words_of_commands(str(error))
         text = " ".join(said.split())

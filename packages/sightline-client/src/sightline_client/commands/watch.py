@@ -5,8 +5,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from enum import StrEnum, unique
 from pathlib import Path
@@ -388,10 +388,13 @@ def _save_frame(frame: "Frame", out: Path) -> Path:
     return path
 
 
+def _frame_json(frame: "Frame", path: Path, session_id: str) -> dict[str, object]:
+    return {"sessionId": session_id, "frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
+
+
 def _say_frame(frame: "Frame", path: Path, session_id: str, *, as_json: bool) -> None:
-    said = {"sessionId": session_id, "frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
     text = f"{path}: {frame.age_ms} ms old, meter {frame.meter_state}"
-    typer.echo(json.dumps(said) if as_json else text, err=True)
+    typer.echo(json.dumps(_frame_json(frame, path, session_id)) if as_json else text, err=True)
 
 
 def _say_pause(session: "Session", *, as_json: bool) -> None:
@@ -534,18 +537,36 @@ def frames(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save frames of a LIVE session, such as one of `sightline request`. It goes on when this command ends."""
+    """Save frames of a LIVE session, such as one of `sightline request`, and print their files.
+
+    The session goes on when this command ends.
+    """
+    from sightline_client.commands.signals import until_stopped
+
     with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         session = sl.sessions.get(session_id)
         if session.state != "LIVE":
             raise ValueError(f"Session {session.id} is {session.state}. It has frames while it is LIVE.")
         with named_by("--out"):
             out.mkdir(parents=True, exist_ok=True)
-        for saved, frame in enumerate(sl.sessions.frames(session.id, fps=fps, width=width), start=1):
-            _say_frame(frame, _save_frame(frame, out), session.id, as_json=as_json)
-            if saved == count:
-                return
-        session = sl.sessions.get(session_id)
+        with until_stopped() if count is None else nullcontext():
+            _save_until_over(sl, session, sl.sessions.frames(session.id, fps=fps, width=width), count, out, as_json)
+
+
+def _save_until_over(
+    sl: "Sightline", session: "Session", taken: "Iterable[Frame]", count: int | None, out: Path, as_json: bool
+) -> None:
+    """Save this many frames and print their files, or all until the session is over, and say so on stderr."""
+    state = "RUNNING"
+    for saved, frame in enumerate(taken, start=1):
+        path = _save_frame(frame, out)
+        typer.echo(json.dumps(_frame_json(frame, path, session.id)) if as_json else path)
+        if frame.meter_state == "PAUSED" != state:
+            _say_pause(sl.sessions.get(session.id), as_json=as_json)
+        state = frame.meter_state
+        if saved == count:
+            return
+    session = sl.sessions.get(session.id)
     if as_json:
         typer.echo(json.dumps({"sessionId": session.id, "endReason": session.end_reason}), err=True)
     else:
@@ -607,6 +628,7 @@ def listen(
 
     With --forward-to each event is sent once, as a webhook endpoint would get it.
     """
+    from sightline_client.commands.signals import until_stopped
     from sightline_client.retry import RetryPolicy
 
     with (
@@ -618,7 +640,7 @@ def listen(
         else:
             stream = sl.workspaces.events(own_workspace_id(sl))
         take = _printing() if forward_to is None else _forwarding(sl, forward_to, secret, as_json)
-        with stream as events:
+        with stream as events, until_stopped():
             for event in events:
                 # From the first event on: a server that is not reached at the start is given up sooner.
                 sl.transport.retry = RetryPolicy(attempts=1_000, budget_s=RESUMES_S)
