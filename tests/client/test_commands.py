@@ -293,7 +293,9 @@ def test_the_wallet_says_what_its_limits_leave_for_a_session(dev: dict[str, Any]
     key, owner = {"SIGHTLINE_API_KEY": made["apiKey"]}, LocalWallet.from_key(made["walletKey"])
     with Sightline(dev["url"], made["apiKey"]) as sl:
         assert "none set" in sightline(dev, "wallet", **key)
-        assert "no mandate is needed" in sightline(dev, "mandate", "--per-session", "1", "--per-day", "2", **key)
+        assert "no mandate is needed" in sightline(dev, "mandate", **key)
+        for change in (("--per-session", "1", "--per-day", "2"), ("--revoke",)):
+            assert "no mandate is needed" in sightline(dev, "mandate", *change, code=1, **key)
         sl.call("POST", "/wallet/faucet", {"amountMicroUsdc": "5000000"})
         config = sl.config()
         chain = Chain(config.rpc_url)
