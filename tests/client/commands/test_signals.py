@@ -240,7 +240,7 @@ async def test_a_command_that_has_no_other_end_is_done_when_it_is_stopped(
             await process.wait()
         nursery.cancel_scope.cancel()
     assert process.returncode == 0
-    assert first.startswith(f"{tmp_path}/".encode() if command == "frames" else b"session")
+    assert first.startswith(f"{tmp_path}/".encode() if command == "frames" else b"20")
 
 
 async def test_a_reader_that_wants_no_more_is_no_error() -> None:

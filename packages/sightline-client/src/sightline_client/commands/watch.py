@@ -648,6 +648,13 @@ def listen(
                 sys.stdout.flush()
 
 
+def _print_now(said: dict[str, object], as_json: bool, line: str) -> None:
+    """Print what has just arrived, with the time, in UTC: most events carry none."""
+    now = datetime.fromtimestamp(unix_s(), UTC)
+    at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    print_value({"at": at} | said, as_json, f"{time_text(now)}  {line}")
+
+
 def _printing() -> "Callable[[Event, bool], None]":
     """Return what prints an event."""
     from sightline_client.commands.event_lines import EventLines
@@ -658,7 +665,7 @@ def _printing() -> "Callable[[Event, bool], None]":
         data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
         line = lines.line(event)
         if as_json or line is not None:
-            print_value({"event": event.name, "data": data}, as_json, line or "")
+            _print_now({"event": event.name, "data": data}, as_json, line or "")
 
     return print_event
 
@@ -675,7 +682,7 @@ def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) ->
 
     def forward(event: "Event", as_json: bool) -> None:
         for sent in forwarder.forward(event):
-            print_value(sent, as_json, f"{sent['status'] or sent['error']}  {sent['type']}  {sent['id']}")
+            _print_now(sent, as_json, f"{sent['status'] or sent['error']}  {sent['type']}  {sent['id']}")
 
     return forward
 
