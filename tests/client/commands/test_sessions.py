@@ -174,11 +174,36 @@ async def test_a_line_is_told_to_the_operator_of_a_live_session() -> None:
         as_json = await sightline(world, consumer, "tell", session_id, "hold still", "--json")
         read = data_of(await operator.key.get(f"/api/v1/sessions/{session_id}"))["messages"]
         empty = await sightline(world, consumer, "tell", session_id, " ")
-    assert said.stdout == "Message 1: turn left\n"
+    assert (said.stdout, said.stderr.count(f"`sightline sessions {session_id}` says")) == ("Message 1: turn left\n", 1)
+    assert as_json.stderr == ""
     assert json.loads(as_json.stdout) == read[1]
     assert [each["text"] for each in read] == ["turn left", "hold still"]
     assert empty.returncode == 2
     assert empty.stderr == "400 INVALID_INPUT (session:message): the text must have at least 1 character.\n"
+
+
+async def test_one_session_is_shown_with_seconds_cost_deadline_and_messages() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        path = f"/api/v1/sessions/{(await world.live(consumer, operator))['id']}"
+        for text in ("turn left", "hold still"):
+            data_of(await consumer.key.post(f"{path}/messages", {"text": text}))
+        data_of(await operator.key.post(f"{path}/messages/shown", {"number": 1}))
+        known = data_of(await consumer.key.get(path))
+        shown = await sightline(world, consumer, "sessions", known["id"])
+        as_json = await sightline(world, consumer, "sessions", known["id"], "--json")
+        mixed = await sightline(world, consumer, "sessions", known["id"], "--state", "LIVE")
+        data_of(await consumer.key.post(f"{path}/end"))
+        over = await sightline(world, consumer, "sessions", known["id"])
+    assert json.loads(as_json.stdout) == known
+    lines = shown.stdout.splitlines()
+    assert lines[0] == f"session   {known['id']}, LIVE"
+    assert f"deadline  {known['expiresAt'][:19]}Z" in lines
+    assert any(line.startswith("cost      ") and "USDC so far, at most" in line for line in lines)
+    assert lines[-2:] == ["message   1, shown to the operator: turn left", "message   2, not shown yet: hold still"]
+    assert (mixed.returncode, "takes no --state" in mixed.stderr) == (2, True)
+    assert "ended     the consumer ended it" in over.stdout.splitlines()
+    assert "deadline" not in over.stdout
 
 
 async def test_an_extension_above_the_highest_charge_says_what_it_pays_for() -> None:
