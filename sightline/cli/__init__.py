@@ -65,7 +65,7 @@ def config(
 ) -> None:
     """Print every setting with its value, where the value comes from, and what it means. Secrets are masked."""
     from sightline.cli.operations import print_json
-    from sightline.cli.tables import open_console, table_of
+    from sightline.cli.tables import print_table, table_of
     from sightline.config import Settings
 
     loaded = load(config, as_json=as_json)
@@ -80,12 +80,15 @@ def config(
             source = loaded.sources[name]
             print_json({"variable": variable, "value": values[name], "source": source, "meaning": meaning})
         return
+    if not known:
+        typer.echo("Nothing is set: every setting has its default.")
+        return
     table = table_of("variable", "value", "source", "meaning")
     for name, variable, meaning in known:
         value = getattr(loaded.settings, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else "" if value is None else str(value)
         table.add_row(variable, text, loaded.sources[name], meaning)
-    open_console().print(table)
+    print_table(table)
 
 
 def _address(text: str) -> str:

@@ -11,7 +11,7 @@ import httpx
 from rich.table import Table
 
 from sightline.bootstrap.maintenance.error_lines import print_error
-from sightline.cli.tables import open_console, table_of
+from sightline.cli.tables import open_console, print_table, table_of
 from sightline.config import Settings
 from sightline.config.shell_lines import shell_line
 from sightline.system.secrets import stored_secrets
@@ -157,11 +157,10 @@ def print_settlements(settings: Settings, *, as_json: bool) -> int:
             item["txHash"] or "",
             item["reason"] or "",
         )
-    console = open_console()
     if found:
-        console.print(table)
+        print_table(table)
     else:
-        console.print("every settlement is confirmed")
+        open_console().print("every settlement is confirmed")
     return 0
 
 
@@ -231,7 +230,7 @@ def _print_payments(found: dict[str, Any]) -> None:
             table.add_row(
                 str(item["blockNumber"]), item["sessionIdHash"], item["from"], item["to"], str(total), item["txHash"]
             )
-        console.print(table)
+        print_table(table)
     for name, meaning in (
         ("settled", "in the database and on the chain"),
         ("adopted", "adopted from the chain"),
@@ -280,10 +279,9 @@ def print_nodes(settings: Settings, *, as_json: bool) -> int:
         if len(items) > 1:
             row += [f"{item['clockOffsetMs']:+d} ms", "connected" if item["connected"] else "NOT CONNECTED"]
         table.add_row(*row)
-    console = open_console()
-    console.print(table)
+    print_table(table)
     if found["unownedShards"]:
-        console.print(f"{found['unownedShards']} shards and roles have no owner")
+        open_console().print(f"{found['unownedShards']} shards and roles have no owner")
     return 0
 
 
@@ -310,7 +308,7 @@ def print_actors(settings: Settings, *, as_json: bool, node: str | None) -> int:
         for name, kinds in kinds_of.items():
             print_json({"node": name, "kinds": kinds})
     else:
-        open_console().print(_table_of_actors(kinds_of))
+        print_table(_table_of_actors(kinds_of))
     return 0 if len(kinds_of) == len(servers) else 1
 
 

@@ -1,4 +1,7 @@
-"""Tables of the commands. A cell that is too narrow for a value breaks it over lines and leaves nothing of it out."""
+"""Tables of the commands: with lines at a terminal, else plain columns, as other programs read them.
+
+A cell that is too narrow at a terminal breaks its value over lines and leaves nothing of it out.
+"""
 
 import sys
 from collections.abc import Collection
@@ -14,6 +17,22 @@ PLAIN_WIDTH: Final = 200
 def open_console() -> Console:
     """What prints to stdout."""
     return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+def print_table(table: Table) -> None:
+    """Print a table to stdout."""
+    if sys.stdout.isatty():
+        open_console().print(table)
+        return
+    columns = [[" ".join(str(cell).split()) for cell in (column.header, *column.cells)] for column in table.columns]
+    widths = [max(map(len, cells)) for cells in columns]
+    is_right = [column.justify == "right" for column in table.columns]
+    for row in zip(*columns, strict=True):
+        cells = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, is_right, strict=True)
+        )
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
 def table_of(*titles: str, right: Collection[str] = ()) -> Table:

@@ -114,7 +114,7 @@ async def test_an_operator_sees_both_workers_and_the_actors_of_both(workers: Ser
     (row,) = [
         line for line in (await trio.to_thread.run_sync(command, workers, "actors")).splitlines() if "session" in line
     ]
-    assert row.split("│")[2].strip() == str(len(sessions))
+    assert row.split()[1] == str(len(sessions))
     one = await trio.to_thread.run_sync(command, workers, "actors", "--json", "--node", nodes[1]["name"])
     assert json.loads(one)["node"] == nodes[1]["name"]
 

@@ -1,4 +1,4 @@
-"""Tables at a terminal of 80 columns."""
+"""Tables at a terminal of 80 columns, and in a pipe."""
 
 import json
 import os
@@ -29,3 +29,18 @@ def test_the_settings_that_are_set_can_be_read_alone() -> None:
     ).stdout
     (found,) = map(json.loads, said.splitlines())
     assert (found["variable"], found["value"], found["source"]) == ("SIGHTLINE_PORT", 8090, "environment")
+
+
+def test_a_table_in_a_pipe_has_plain_columns_and_one_line_a_row() -> None:
+    command = [sys.executable, "-m", "sightline.cli", "config"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[0].split() == ["variable", "value", "source", "meaning"]
+    assert all(line.startswith("SIGHTLINE_") for line in lines[1:])
+    assert {line[lines[0].index("source") :].split()[0] for line in lines[1:]} <= {"default", "environment"}
+
+
+def test_no_setting_that_is_set_is_one_sentence() -> None:
+    command = [sys.executable, "-m", "sightline.cli", "config", "--set"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SIGHTLINE_")}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert said == "Nothing is set: every setting has its default.\n"

@@ -542,7 +542,7 @@ async def test_https_to_a_server_without_tls_is_refused_at_once_with_the_right_a
         with pytest.raises(NotReachedError) as caught:
             await sl.me()
     assert caught.value.is_final
-    assert f"write {world.base_url}." in str(caught.value)
+    assert str(caught.value).endswith(f": it does not speak TLS. Check url= or SIGHTLINE_URL: write {world.base_url}.")
     assert RetryPolicy().delay_s(caught.value, attempt=1, elapsed_s=0, jitter=1) is None
 
 
@@ -566,7 +566,7 @@ def test_a_server_that_is_down_is_named_before_the_second_attempt_and_once(caplo
     assert asked == [0, 1, 1, 1, 2, 2, 3, 3, 3], "what was logged before each attempt"
     first, again, second = (record.getMessage() for record in caplog.records)
     assert first.startswith(
-        "Cannot reach http://127.0.0.1:9. Check url= or SIGHTLINE_URL, and that the server runs: refused."
+        "Cannot reach http://127.0.0.1:9: refused. Check url= or SIGHTLINE_URL, and that the server runs."
     )
     assert first.endswith("Trying again for at most 0 s.")
     assert again == "http://127.0.0.1:9 answers again."

@@ -86,15 +86,17 @@ def test_watch_says_that_the_operator_ended_its_session(dev: dict[str, Any], tmp
 def test_who_asks_where_nobody_is_hears_of_it_before_the_wait(dev: dict[str, Any], tmp_path: Path) -> None:
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), code=1)
     requested, first, last = said.splitlines()
-    assert re.fullmatch(r"Session \S{36} is requested\.", requested)
+    assert re.fullmatch(r"Session \S{36} is requested\. It costs at most \S+ USDC, \S+ USDC a minute\.", requested)
     assert first == "No operator is available at -33.86, 151.2 now. Waiting for one, at most 6 s."
     assert "No operator was available at -33.86, 151.2 within 6 s. The request was withdrawn and costs nothing." in last
     assert "--wait" in last
     said = sightline(dev, "watch", "-33.86", "151.2", "--wait", "6", "--out", str(tmp_path), "--json", code=1)
     named, waits, error = map(json.loads, said.splitlines())
-    assert list(named) == ["sessionId"]
+    assert list(named) == ["sessionId", "holdMicroUsdc"]
     assert waits == {"warning": first}
-    assert error["code"] == "NoOperatorError", "under --json stderr has JSON alone"
+    assert (error["code"], error["sessionId"]) == ("NoOperatorError", named["sessionId"]), (
+        "under --json stderr has JSON alone"
+    )
 
 
 def test_a_request_that_finds_no_operator_is_cancelled(dev: dict[str, Any]) -> None:
@@ -246,7 +248,7 @@ def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_p
         assert watch.stderr is not None
         named, saved = json.loads(watch.stderr.readline()), json.loads(watch.stderr.readline())
         assert saved.keys() == {"sessionId", "frame", "ageMs", "meterState"}
-        assert named == {"sessionId": saved["sessionId"]}
+        assert named["sessionId"] == saved["sessionId"]
         watch.terminate()
         printed, _ = watch.communicate(timeout=60)
     assert watch.returncode == 0
@@ -291,7 +293,9 @@ def test_the_wallet_says_what_its_limits_leave_for_a_session(dev: dict[str, Any]
     key, owner = {"SIGHTLINE_API_KEY": made["apiKey"]}, LocalWallet.from_key(made["walletKey"])
     with Sightline(dev["url"], made["apiKey"]) as sl:
         assert "none set" in sightline(dev, "wallet", **key)
-        assert "no mandate is needed" in sightline(dev, "mandate", "--per-session", "1", "--per-day", "2", **key)
+        assert "no mandate is needed" in sightline(dev, "mandate", **key)
+        for change in (("--per-session", "1", "--per-day", "2"), ("--revoke",)):
+            assert "no mandate is needed" in sightline(dev, "mandate", *change, code=1, **key)
         sl.call("POST", "/wallet/faucet", {"amountMicroUsdc": "5000000"})
         config = sl.config()
         chain = Chain(config.rpc_url)

@@ -20,6 +20,7 @@ from sightline_client import (
     RevokedApiKeyError,
     SessionOverError,
 )
+from sightline_client.wording import price_text
 from tests.http.fakes import a_clip
 from tests.http.world import Party, WorldOptions, data_of, open_world
 
@@ -76,7 +77,7 @@ async def test_a_program_without_a_line_of_code_for_it_is_told_once_that_a_view_
                     nursery.cancel_scope.cancel()
         said = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "sightline_client"]
         assert said == [
-            ("INFO", f"Session {view.session.id} is requested."),
+            ("INFO", f"Session {view.session.id} is requested. It costs {price_text(view.session)}."),
             ("WARNING", "No operator is available at 5.0, 5.5 now. Waiting for one, at most 4 s."),
             ("INFO", f"Session {view.session.id} has an operator. Waiting until its device films."),
         ]
@@ -190,7 +191,7 @@ async def test_a_view_whose_server_is_gone_says_that_it_tries_to_end_the_session
             await view.__aexit__(NotReachedError, lost.value, None)
     said = [each.getMessage() for each in caplog.records if each.name == "sightline_client.transport"]
     first, second = [re.sub(r" \d+ s\.$", "", text) for text in said]
-    assert first.endswith("and that the server runs: refused. Trying again for at most")
+    assert first.endswith(": refused. Check url= or SIGHTLINE_URL, and that the server runs. Trying again for at most")
     assert second == f"Session {view.session.id} may still run. Trying to end it for at most"
 
 

@@ -3,9 +3,12 @@
 import json
 
 import pytest
+import typer
 
 from sightline.http.services import ResourceOptions
 from sightline.ports.video import ClipMissing, ClipMissingReason
+from sightline_client import EndNotConfirmedError
+from sightline_client.commands.access import one_line_errors
 from tests.client.commands.program import sightline
 from tests.http.world import WorldOptions, data_of, open_world
 
@@ -28,8 +31,16 @@ async def test_a_value_that_the_server_cannot_take_exits_with_2_and_another_refu
         done = await sightline(world, await world.party("CONSUMER"), *words.split(), "--json")
     said = json.loads(done.stderr.splitlines()[-1])
     assert (done.returncode, said["code"], said.get("detail")) == (exit_code, code, detail)
+    assert said.get("sessionId") == (UNKNOWN if UNKNOWN in words else None)
     if detail == "pricing:durationSeconds":
         assert said["message"].endswith("--seconds must be at most 14400.")
+
+
+def test_an_end_that_is_not_confirmed_names_the_session_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), one_line_errors(as_json=True, names_sessions=True):
+        raise EndNotConfirmedError(UNKNOWN, None, "gone")
+    said = json.loads(capsys.readouterr().err)
+    assert (said["code"], said["sessionId"]) == ("EndNotConfirmedError", UNKNOWN)
 
 
 async def test_a_server_that_keeps_no_clips_is_named_as_the_reason_and_the_command_line_is_not_wrong() -> None:

@@ -16,6 +16,7 @@ from sightline_client import Event
 from sightline_client.commands.event_lines import EventLines
 from sightline_client.commands.sessions import PAGE_MAX, ListedState
 from sightline_client.models import EndReason, Session, SessionLocation, SessionState, Workspace
+from sightline_client.money import MicroUsdc
 from sightline_client.wording import ENDED
 from tests.client.commands.program import sightline
 from tests.client.losing_proxy import LosingProxy
@@ -114,6 +115,7 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
             showing.start_soon(show_frames, world, session_id)
             command = ("frames", session_id, "--count", "1", "--out", str(tmp_path / "out"))
             done = await sightline(world, consumer, *command)
+            as_json = await sightline(world, consumer, *command[:-1], str(tmp_path / "other"), "--json")
             showing.cancel_scope.cancel()
         state = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"]
         narrow = await sightline(world, consumer, "frames", session_id, "--width", "4")
@@ -124,7 +126,9 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
     assert (refused.returncode, refused.stderr) == (
         1, f"Session {waiting} is REQUESTED. It has frames while it is LIVE.\n",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [str(path) for path in (tmp_path / "out").iterdir()]
+    assert json.loads(as_json.stdout).keys() == {"sessionId", "frame", "ageMs", "meterState"}
     (saved,) = (tmp_path / "out").iterdir()
     assert saved.read_bytes()[:2] == b"\xff\xd8"
     assert state == "LIVE"
@@ -170,11 +174,36 @@ async def test_a_line_is_told_to_the_operator_of_a_live_session() -> None:
         as_json = await sightline(world, consumer, "tell", session_id, "hold still", "--json")
         read = data_of(await operator.key.get(f"/api/v1/sessions/{session_id}"))["messages"]
         empty = await sightline(world, consumer, "tell", session_id, " ")
-    assert said.stdout == "Message 1: turn left\n"
+    assert (said.stdout, said.stderr.count(f"`sightline sessions {session_id}` says")) == ("Message 1: turn left\n", 1)
+    assert as_json.stderr == ""
     assert json.loads(as_json.stdout) == read[1]
     assert [each["text"] for each in read] == ["turn left", "hold still"]
     assert empty.returncode == 2
     assert empty.stderr == "400 INVALID_INPUT (session:message): the text must have at least 1 character.\n"
+
+
+async def test_one_session_is_shown_with_seconds_cost_deadline_and_messages() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        path = f"/api/v1/sessions/{(await world.live(consumer, operator))['id']}"
+        for text in ("turn left", "hold still"):
+            data_of(await consumer.key.post(f"{path}/messages", {"text": text}))
+        data_of(await operator.key.post(f"{path}/messages/shown", {"number": 1}))
+        known = data_of(await consumer.key.get(path))
+        shown = await sightline(world, consumer, "sessions", known["id"])
+        as_json = await sightline(world, consumer, "sessions", known["id"], "--json")
+        mixed = await sightline(world, consumer, "sessions", known["id"], "--state", "LIVE")
+        data_of(await consumer.key.post(f"{path}/end"))
+        over = await sightline(world, consumer, "sessions", known["id"])
+    assert json.loads(as_json.stdout) == known
+    lines = shown.stdout.splitlines()
+    assert lines[0] == f"session   {known['id']}, LIVE"
+    assert f"deadline  {known['expiresAt'][:19]}Z" in lines
+    assert any(line.startswith("cost      ") and "USDC so far, at most" in line for line in lines)
+    assert lines[-2:] == ["message   1, shown to the operator: turn left", "message   2, not shown yet: hold still"]
+    assert (mixed.returncode, "takes no --state" in mixed.stderr) == (2, True)
+    assert "ended     the consumer ended it" in over.stdout.splitlines()
+    assert "deadline" not in over.stdout
 
 
 async def test_an_extension_above_the_highest_charge_says_what_it_pays_for() -> None:
@@ -226,15 +255,20 @@ async def test_a_key_that_may_not_read_the_wallet_is_told_nothing_of_it() -> Non
             assert len(done.stderr.splitlines()) == lines, done.stderr
 
 
-async def test_watch_names_its_session_before_an_operator_is_found(tmp_path: Path) -> None:
+async def test_watch_names_its_session_and_price_before_an_operator_is_found(tmp_path: Path) -> None:
     async with open_world() as world:
         consumer = await world.party("CONSUMER")
         words = ("watch", "5", "5", "--wait", "0", "--out", str(tmp_path))
         as_text = await sightline(world, consumer, *words)
         as_json = await sightline(world, consumer, *words, "--json")
         listed = data_of(await consumer.key.get("/api/v1/sessions"))["items"]
-    assert f"Session {listed[1]['id']} is requested." in as_text.stderr.splitlines()
-    assert {"sessionId": listed[0]["id"]} in [json.loads(line) for line in as_json.stderr.splitlines()]
+    most, rate = int(listed[1]["holdMicroUsdc"]), int(listed[1]["ratePerSecondMicroUsdc"])
+    price = f"at most {MicroUsdc(most).usdc} USDC, {MicroUsdc(rate * 60).usdc} USDC a minute."
+    assert f"Session {listed[1]['id']} is requested. It costs {price}" in as_text.stderr.splitlines()
+    said = [json.loads(line) for line in as_json.stderr.splitlines()]
+    named = {"sessionId": listed[0]["id"], "holdMicroUsdc": listed[0]["holdMicroUsdc"]}
+    assert named in said
+    assert (said[-1]["code"], said[-1]["sessionId"]) == ("NoOperatorError", listed[0]["id"])
 
 
 async def test_listen_has_no_line_for_a_workspace_of_which_nothing_shown_changed() -> None:
@@ -351,6 +385,8 @@ async def test_listen_tries_for_minutes_after_a_lost_connection_and_says_when_it
             listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
             nursery.start_soon(trio.serve_listeners, proxy.serve, listeners)
             assert await said.next() == {"info": f"http://127.0.0.1:{port} answers again."}
-            assert await events.next() == first, "the current state"
+            again = await events.next()
+            assert again["at"] > first["at"]
+            assert again["data"] == first["data"], "the current state"
         process.kill()
         nursery.cancel_scope.cancel()

@@ -17,6 +17,7 @@ import trio
 
 from sightline.ports.ledger import SettlementState
 from tests.client.commands.program import sightline
+from tests.client.commands.test_sessions import show_frames
 from tests.client.test_views import start_assigned
 from tests.http.world import Party, World, data_of, open_world
 
@@ -217,3 +218,40 @@ async def charge(world: World, consumer: Party, operator: Party) -> str:
         world.video.show(session_id, number)
         world.clock.advance(1)
     return session_id
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["listen", "frames"])
+async def test_a_command_that_has_no_other_end_is_done_when_it_is_stopped(
+    tmp_path: Path, command: str, sent: signal.Signals
+) -> None:
+    async with open_world() as world, trio.open_nursery() as nursery:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        nursery.start_soon(show_frames, world, session_id)
+        words = [command, session_id, *(("--out", str(tmp_path)) if command == "frames" else ())]
+        env = os.environ | {"SIGHTLINE_URL": world.base_url, "SIGHTLINE_API_KEY": consumer.plaintext}
+        program = [sys.executable, "-m", "sightline_client", *words]
+        run = partial(trio.run_process, program, env=env, stdout=subprocess.PIPE, capture_stderr=True, check=False)
+        process = await nursery.start(run)
+        with trio.fail_after(60):
+            first = await process.stdout.receive_some()
+            process.send_signal(sent)
+            await process.wait()
+        nursery.cancel_scope.cancel()
+    assert process.returncode == 0
+    assert first.startswith(f"{tmp_path}/".encode() if command == "frames" else b"20")
+
+
+async def test_a_reader_that_wants_no_more_is_no_error() -> None:
+    async with open_world() as world:
+        env = os.environ | {"SIGHTLINE_URL": world.base_url}
+        env["SIGHTLINE_API_KEY"] = (await world.party("CONSUMER")).plaintext
+        reading, writing = os.pipe()
+        os.close(reading)
+        program = [sys.executable, "-m", "sightline_client", "sessions"]
+        try:
+            done = await trio.run_process(program, env=env, stdout=writing, capture_stderr=True, check=False)
+        finally:
+            os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")

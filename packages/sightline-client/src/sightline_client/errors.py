@@ -266,12 +266,12 @@ class NotReachedError(SightlineError):
 
     def __init__(self, url: str, reason: str, *, is_default: bool = False) -> None:
         self.is_final = url.startswith("https://") and any(sign in reason for sign in _NO_TLS)
-        step = f"Check url= or SIGHTLINE_URL, and that the server runs: {reason}."
+        step = "Check url= or SIGHTLINE_URL, and that the server runs."
         if self.is_final:
-            step = f"The server does not speak TLS there. Check url= or SIGHTLINE_URL: write http://{url[8:]}."
+            reason, step = "it does not speak TLS", f"Check url= or SIGHTLINE_URL: write http://{url[8:]}."
         if is_default:
-            step = f"This is the default, because SIGHTLINE_URL is not set. Set it to the server's address: {reason}."
-        super().__init__(f"Cannot reach {url}. {step}")
+            step = "This is the default, because SIGHTLINE_URL is not set. Set it to the server's address."
+        super().__init__(f"Cannot reach {url}: {reason}. {step}")
 
 
 class InvalidResponseError(SightlineError):
@@ -348,11 +348,13 @@ class SessionOverError(SightlineError):
     """The session ended before it became LIVE, or a frame was asked for after its end.
 
     Attributes:
+        session_id: The session.
         state: Final state of the session.
         end_reason: Why it ended.
     """
 
     def __init__(self, session_id: str, state: str, end_reason: str | None, *, was_live: bool = False) -> None:
+        self.session_id = session_id
         self.state = state
         self.end_reason = end_reason
         step = (

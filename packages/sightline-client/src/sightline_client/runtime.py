@@ -15,7 +15,7 @@ import anyio
 T = TypeVar("T")
 
 REQUESTED_SESSION = "requested_session"
-"""Attribute of the log record by which a view tells the id of the session that it has requested."""
+"""Attribute of the log record by which a view tells the session that it has requested."""
 
 monotonic_s = time.monotonic
 unix_s = time.time

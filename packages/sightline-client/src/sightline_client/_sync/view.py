@@ -33,6 +33,7 @@ from sightline_client.retry import HELD_BACK, NO_OPERATOR, UNSEEN
 from sightline_client.runtime import REQUESTED_SESSION, monotonic_s, sync_finish, sync_sleep
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
+from sightline_client.wording import price_text
 
 LOG: Final = logging.getLogger("sightline_client")
 POLL_S: Final = 0.5
@@ -114,13 +115,19 @@ class View:
         try:
             self._interrupts.open()
             self._session = self._create()
-            LOG.info("Session %s is requested.", self.session.id, extra={REQUESTED_SESSION: self.session.id})
+            self._note_request(self.session)
             self._dispatch(is_first=True)
             self._await_live()
         except BaseException as error:
             self._give_up(error)
             raise
         return self
+
+    @staticmethod
+    def _note_request(session: Session) -> None:
+        """Say what was requested, and its price, before an operator films."""
+        said = "Session %s is requested. It costs %s."
+        LOG.info(said, session.id, price_text(session), extra={REQUESTED_SESSION: session})
 
     @uninterrupted
     def __exit__(

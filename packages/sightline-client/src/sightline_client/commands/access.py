@@ -16,7 +16,7 @@ from sightline_client.commands.client_settings import ClientSettings, default_pa
 
 if TYPE_CHECKING:
     from sightline_client import Sightline
-    from sightline_client.models import ChainConfig
+    from sightline_client.models import ChainConfig, Session
     from sightline_client.wallet import LocalWallet
 
 SCOPES: Final = {
@@ -83,23 +83,31 @@ _FIELD: Final = re.compile(rf"(\(\w+:\w+\): )({'|'.join(_FIELDS)}): (.*) Correct
 
 @contextmanager
 def one_line_errors(
-    *, as_json: bool = False, names_sessions: bool = False, says_reconnected: bool = False
+    *,
+    as_json: bool = False,
+    session_id: str | None = None,
+    names_sessions: bool = False,
+    says_reconnected: bool = False,
 ) -> Iterator[None]:
     """Print an error of the client, or of a file, as one line of text or JSON on stderr, and exit with 1.
 
-    With `names_sessions`, a session that a view requests is named there too, and that it has an operator. With
+    The JSON has the id of the session that it concerns: `session_id`, or the one that a view requests.
+    With `names_sessions`, that one is named at once too, with its price, and that it has an operator. With
     `says_reconnected`, so is that a server answers again.
     The exit code is 2, as for a wrong command line, if the server cannot take a value.
     """
     from sightline_client.errors import SightlineError
 
+    concerned = [] if session_id is None else [session_id]
     try:
-        with _warnings(as_json=as_json, names_sessions=names_sessions, says_reconnected=says_reconnected):
+        with _warnings(concerned, as_json=as_json, names_sessions=names_sessions, says_reconnected=says_reconnected):
             yield
+    except BrokenPipeError:
+        raise  # of stdout, such as `| head`: the reader wants no more
     except (SightlineError, ValueError, OSError) as error:
         said = _file_error(error) if isinstance(error, OSError) else in_words_of_commands(str(error))
         text = " ".join(said.split())
-        typer.echo(json.dumps(_body(error, text)) if as_json else text, err=True)
+        typer.echo(json.dumps(_body(error, text, *concerned[-1:])) if as_json else text, err=True)
         raise typer.Exit(2 if _is_about_a_value(error) else 1) from None
 
 
@@ -135,18 +143,24 @@ def named_by(option: str) -> Iterator[None]:
 
 
 @contextmanager
-def _warnings(*, as_json: bool, names_sessions: bool, says_reconnected: bool) -> Iterator[None]:
-    """Print the client's warnings on stderr in the words of commands, or as JSON lines."""
+def _warnings(concerned: list[str], *, as_json: bool, names_sessions: bool, says_reconnected: bool) -> Iterator[None]:
+    """Print the client's warnings on stderr in the words of commands, or as JSON lines.
+
+    The id of a session that a view requests is appended to `concerned`.
+    """
     from sightline_client.runtime import REQUESTED_SESSION
 
     class Line(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             text = in_words_of_commands(record.getMessage())
-            session_id = getattr(record, REQUESTED_SESSION, None)
+            session: Session | None = getattr(record, REQUESTED_SESSION, None)
+            if session is not None:
+                concerned.append(session.id)
             if not as_json:
                 typer.echo(text, err=True)
-            elif session_id is not None:
-                typer.echo(json.dumps({"sessionId": session_id}), err=True)
+            elif session is not None:
+                said = {"sessionId": session.id, "holdMicroUsdc": str(session.hold_micro_usdc)}
+                typer.echo(json.dumps(said), err=True)
             elif record.levelno >= logging.WARNING:
                 typer.echo(json.dumps({"warning": text}), err=True)
             elif record.name == transport.name:
@@ -166,13 +180,15 @@ def _warnings(*, as_json: bool, names_sessions: bool, says_reconnected: bool) ->
         package.handlers[:], package.propagate = before, propagated
 
 
-def _body(error: Exception, text: str) -> dict[str, object]:
+def _body(error: Exception, text: str, concerned: str | None = None) -> dict[str, object]:
     """Make the JSON of an error: the server's error envelope, or the kind of the client's own error as its code."""
     from sightline_client.errors import ApiError
 
+    session_id = getattr(error, "session_id", None) or concerned
+    named = {} if session_id is None else {"sessionId": session_id}
     if not isinstance(error, ApiError):
         kind = "INVALID_INPUT" if type(error) is ValueError else type(error).__name__
-        return {"code": kind, "message": text}
+        return {"code": kind, "message": text} | named
     said = {
         "statusCode": error.status,
         "code": error.code,
@@ -183,7 +199,7 @@ def _body(error: Exception, text: str) -> dict[str, object]:
         "retryAfterSeconds": error.retry_after_s,
         "requestId": error.request_id,
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in said.items() if value is not None} | named
 
 
 def own_workspace_id(sl: "Sightline") -> str:

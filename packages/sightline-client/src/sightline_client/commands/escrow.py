@@ -84,6 +84,8 @@ def mandate(
         raise typer.BadParameter("A mandate has both limits, above 0: --per-session and --per-day.")
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         config = sl.config()
+        if not config.is_escrow and (per_session is not None or revoke):
+            raise ValueError(NOT_NEEDED)
         if not config.is_escrow:
             print_value({"isEscrow": False}, as_json, NOT_NEEDED)
             return

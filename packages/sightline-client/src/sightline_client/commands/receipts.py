@@ -76,7 +76,7 @@ def receipt(
     from sightline_client.verification import TrustedDeployment
 
     trusted = _deployment(deployment)
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         found, config = _settled(sl, session_id, wait, as_json=as_json), sl.config()
         expected: TrustedDeployment = trusted or config.deployment
         unanswered: ChainError | None = None

@@ -19,9 +19,18 @@ from sightline_client.commands.options import (
     SessionId,
     Url,
     choice_option,
+    id_argument,
     usdc_option,
 )
-from sightline_client.commands.printing import end_text, nothing_requested, print_value, print_warning, time_text
+from sightline_client.commands.printing import (
+    end_text,
+    nothing_requested,
+    pause_text,
+    print_value,
+    print_warning,
+    time_text,
+)
+from sightline_client.wording import price_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -60,6 +69,7 @@ class SessionView(StrEnum):
 
 @app.command(rich_help_panel=PANEL)
 def sessions(
+    session_id: Annotated[str | None, id_argument("a session", "Only this one, with all that it has.")] = None,
     state: Annotated[list[ListedState] | None, choice_option(ListedState, "Only this state; may be repeated.")] = None,
     view: Annotated[
         SessionView | None,
@@ -73,8 +83,17 @@ def sessions(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the sessions of the key's workspace, newest first. The charge of one that is not over is its cost so far."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    """List the sessions of the key's workspace, newest first. The charge of one that is not over is its cost so far.
+
+    With an id, show that session: its seconds, cost, end, and which messages to the operator were shown.
+    """
+    if session_id is not None and (state or view):
+        raise typer.BadParameter("A session that is named takes no --state and no --view.")
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
+        if session_id is not None:
+            session = sl.sessions.get(session_id)
+            print_value(session, as_json, "\n".join(_session_lines(session)))
+            return
         listed = sl.sessions.list(view=view, state=state or (), limit=min(limit, PAGE_MAX))
         found = list(islice(listed, limit))
     if as_json:
@@ -94,6 +113,30 @@ def _table(found: "list[Session]") -> "Iterator[str]":
         why = end_text(session) + (", not paid" if session.is_unpaid else "")
         row = (session.id, session.state, place, time_text(session.created_at), str(charge.usdc), why)
         yield ROW.format(*row).rstrip()
+
+
+def _session_lines(session: "Session") -> "Iterator[str]":
+    yield f"session   {session.id}, {session.state}"
+    if session.pause_reason is not None:
+        yield f"paused    {pause_text(str(session.pause_reason))}"
+    if session.state.is_over:
+        yield f"ended     {end_text(session)}"
+    yield f"place     {session.requested_lat}, {session.requested_lng}"
+    yield f"created   {time_text(session.created_at)}"
+    if session.started_at is not None:
+        yield f"started   {time_text(session.started_at)}"
+    if session.ended_at is not None:
+        yield f"over      {time_text(session.ended_at)}"
+    elif session.expires_at is not None:
+        yield f"deadline  {time_text(session.expires_at)}"
+    yield f"seconds   {session.clean_seconds} charged, of at most {session.max_duration_seconds}"
+    if session.state.is_over:
+        yield f"cost      {session.charged_micro_usdc.usdc} USDC{', not paid' if session.is_unpaid else ''}"
+    else:
+        yield f"cost      {session.accrued_micro_usdc.usdc} USDC so far, {price_text(session)}"
+    for sent in session.messages:
+        shown = "shown to the operator" if sent.shown else "not shown yet"
+        yield f"message   {sent.number}, {shown}: {sent.text}"
 
 
 @app.command(rich_help_panel=PANEL, cls=PlaceCommand)
@@ -146,7 +189,7 @@ def request(
             raise
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is bought: its id must be printed
         if not as_json:
-            cost = f"Session {session.id} costs at most {session.hold_micro_usdc.usdc} USDC."
+            cost = f"Session {session.id} costs {price_text(session)}."
             runs = f"It runs until `sightline end {session.id}`; `sightline frames` saves its frames."
             typer.echo(f"{cost} {runs}", err=True)
         if quote.available_operators == 0:
@@ -204,7 +247,7 @@ def extend(
     more = seconds or seconds_option
     if more is None:
         raise typer.BadParameter(f"Say for how many seconds, such as `sightline extend {session_id} 300`.")
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         wallet, payment = configured_wallet(), None
         now = None if wallet is None and max_charge is None else sl.sessions.get(session_id)
         if now is not None and max_charge is not None and now.state == "LIVE":
@@ -228,15 +271,17 @@ def tell(
     as_json: AsJson = False,
 ) -> None:
     """Tell the operator of a LIVE session something. It costs nothing."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         session = sl.sessions.message(session_id, " ".join(text))
     sent = session.messages[-1]
+    if not as_json:
+        typer.echo(f"`sightline sessions {session_id}` says whether it was shown.", err=True)
     print_value(sent, as_json, f"Message {sent.number}: {sent.text}")
 
 
 @app.command(rich_help_panel=PANEL)
 def end(session_id: SessionId, api: Url = None, as_json: AsJson = False) -> None:
     """End a session, or cancel it if it has no operator yet. A session that is over is printed as it is."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         session = _end(sl, session_id)
     print_value(session, as_json, f"{session.state}, {session.clean_seconds} s, {session.charged_micro_usdc.usdc} USDC")

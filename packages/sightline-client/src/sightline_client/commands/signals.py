@@ -1,6 +1,8 @@
-"""Signals of commands that must end what they began: a session, or the programs of a local server."""
+"""Signals of commands that must end what they began, a session or a local server, or that have no other end."""
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 
 def stop_like_ctrl_c() -> None:
@@ -11,3 +13,11 @@ def stop_like_ctrl_c() -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+@contextmanager
+def until_stopped() -> Iterator[None]:
+    """Leave the block at Ctrl-C or SIGTERM: the work of a command that has no other end is done then."""
+    stop_like_ctrl_c()
+    with suppress(KeyboardInterrupt):
+        yield

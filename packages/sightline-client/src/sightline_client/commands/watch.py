@@ -5,8 +5,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from enum import StrEnum, unique
 from pathlib import Path
@@ -388,10 +388,13 @@ def _save_frame(frame: "Frame", out: Path) -> Path:
     return path
 
 
+def _frame_json(frame: "Frame", path: Path, session_id: str) -> dict[str, object]:
+    return {"sessionId": session_id, "frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
+
+
 def _say_frame(frame: "Frame", path: Path, session_id: str, *, as_json: bool) -> None:
-    said = {"sessionId": session_id, "frame": str(path), "ageMs": frame.age_ms, "meterState": frame.meter_state}
     text = f"{path}: {frame.age_ms} ms old, meter {frame.meter_state}"
-    typer.echo(json.dumps(said) if as_json else text, err=True)
+    typer.echo(json.dumps(_frame_json(frame, path, session_id)) if as_json else text, err=True)
 
 
 def _say_pause(session: "Session", *, as_json: bool) -> None:
@@ -534,18 +537,36 @@ def frames(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save frames of a LIVE session, such as one of `sightline request`. It goes on when this command ends."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    """Save frames of a LIVE session, such as one of `sightline request`, and print their files.
+
+    The session goes on when this command ends.
+    """
+    from sightline_client.commands.signals import until_stopped
+
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         session = sl.sessions.get(session_id)
         if session.state != "LIVE":
             raise ValueError(f"Session {session.id} is {session.state}. It has frames while it is LIVE.")
         with named_by("--out"):
             out.mkdir(parents=True, exist_ok=True)
-        for saved, frame in enumerate(sl.sessions.frames(session.id, fps=fps, width=width), start=1):
-            _say_frame(frame, _save_frame(frame, out), session.id, as_json=as_json)
-            if saved == count:
-                return
-        session = sl.sessions.get(session_id)
+        with until_stopped() if count is None else nullcontext():
+            _save_until_over(sl, session, sl.sessions.frames(session.id, fps=fps, width=width), count, out, as_json)
+
+
+def _save_until_over(
+    sl: "Sightline", session: "Session", taken: "Iterable[Frame]", count: int | None, out: Path, as_json: bool
+) -> None:
+    """Save this many frames and print their files, or all until the session is over, and say so on stderr."""
+    state = "RUNNING"
+    for saved, frame in enumerate(taken, start=1):
+        path = _save_frame(frame, out)
+        typer.echo(json.dumps(_frame_json(frame, path, session.id)) if as_json else path)
+        if frame.meter_state == "PAUSED" != state:
+            _say_pause(sl.sessions.get(session.id), as_json=as_json)
+        state = frame.meter_state
+        if saved == count:
+            return
+    session = sl.sessions.get(session.id)
     if as_json:
         typer.echo(json.dumps({"sessionId": session.id, "endReason": session.end_reason}), err=True)
     else:
@@ -564,7 +585,7 @@ def clip(
     as_json: AsJson = False,
 ) -> None:
     """Save the last seconds of a LIVE session as a video file. The server must keep video for clips."""
-    with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         taken = sl.sessions.clip(session_id, seconds=seconds, signed=signed or None)
         path = out if out.suffix == taken.suffix else out.with_name(out.name + taken.suffix)
         with named_by("--out"):
@@ -607,20 +628,31 @@ def listen(
 
     With --forward-to each event is sent once, as a webhook endpoint would get it.
     """
+    from sightline_client.commands.signals import until_stopped
     from sightline_client.retry import RetryPolicy
 
-    with one_line_errors(as_json=as_json, says_reconnected=True), client(api, needs_key=True) as sl:
+    with (
+        one_line_errors(as_json=as_json, session_id=session_id, says_reconnected=True),
+        client(api, needs_key=True) as sl,
+    ):
         if session_id is not None:
             stream = sl.sessions.events(session_id)
         else:
             stream = sl.workspaces.events(own_workspace_id(sl))
         take = _printing() if forward_to is None else _forwarding(sl, forward_to, secret, as_json)
-        with stream as events:
+        with stream as events, until_stopped():
             for event in events:
                 # From the first event on: a server that is not reached at the start is given up sooner.
                 sl.transport.retry = RetryPolicy(attempts=1_000, budget_s=RESUMES_S)
                 take(event, as_json)
                 sys.stdout.flush()
+
+
+def _print_now(said: dict[str, object], as_json: bool, line: str) -> None:
+    """Print what has just arrived, with the time, in UTC: most events carry none."""
+    now = datetime.fromtimestamp(unix_s(), UTC)
+    at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    print_value({"at": at} | said, as_json, f"{time_text(now)}  {line}")
 
 
 def _printing() -> "Callable[[Event, bool], None]":
@@ -633,7 +665,7 @@ def _printing() -> "Callable[[Event, bool], None]":
         data = {name: value for name, value in event.data.items() if not name.endswith("Url")}
         line = lines.line(event)
         if as_json or line is not None:
-            print_value({"event": event.name, "data": data}, as_json, line or "")
+            _print_now({"event": event.name, "data": data}, as_json, line or "")
 
     return print_event
 
@@ -650,7 +682,7 @@ def _forwarding(sl: "Sightline", url: str, secret: str | None, as_json: bool) ->
 
     def forward(event: "Event", as_json: bool) -> None:
         for sent in forwarder.forward(event):
-            print_value(sent, as_json, f"{sent['status'] or sent['error']}  {sent['type']}  {sent['id']}")
+            _print_now(sent, as_json, f"{sent['status'] or sent['error']}  {sent['type']}  {sent['id']}")
 
     return forward
 

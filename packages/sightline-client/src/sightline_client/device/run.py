@@ -139,12 +139,13 @@ def check_source(source: str) -> int:
 async def _publish(session_id: str, source: str, whip_url: str) -> None:
     """Run a publisher until it ends, and log what it prints.
 
-    When this is cancelled, it gets SIGTERM, and SIGKILL after STOP_S.
+    When this is cancelled, it gets SIGTERM, and SIGKILL after STOP_S. When this process dies, its stdin ends, and it
+    stops: it must not film unattended.
     """
     with anyio.CancelScope(shield=True):  # asyncio kills a process whose pipe it is still opening
         publisher = await anyio.open_process(
-            [sys.executable, "-m", "sightline_client.video.publish"],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "sightline_client.video.publish", "--until-stdin-ends"],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=os.environ | {SOURCE_VARIABLE: source, WHIP_VARIABLE: whip_url},

@@ -5,6 +5,7 @@ slow, packets are dropped up to the next keyframe, so that the picture stays who
 """
 
 import asyncio
+import errno
 import threading
 from contextlib import suppress
 from fractions import Fraction
@@ -24,7 +25,15 @@ CODECS: Final = frozenset({"h264", "vp8"})
 
 
 class SourceLostError(Exception):
-    """The source cannot be opened, or has ended; it may come back."""
+    """The source cannot be opened; it may come back.
+
+    Attributes:
+        is_passing: Whether a source that was never opened may open soon: a camera that starts, or a device in use.
+    """
+
+    def __init__(self, message: str, *, is_passing: bool) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
 
 
 class UnusableSourceError(Exception):
@@ -119,7 +128,9 @@ async def open_live_track(source: str) -> LiveTrack:
     try:
         container = await asyncio.to_thread(_open, source)
     except (OSError, av.FFmpegError) as error:
-        raise SourceLostError(f"cannot open {shown}: {type(error).__name__}") from None
+        is_passing = not source.startswith("/dev/") or error.errno == errno.EBUSY
+        reason = error.strerror or type(error).__name__  # its text may quote a password
+        raise SourceLostError(f"cannot open {shown}: {reason}", is_passing=is_passing) from None
     if not container.streams.video:
         container.close()
         raise UnusableSourceError(f"{shown} has no video")

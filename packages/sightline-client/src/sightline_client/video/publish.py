@@ -3,7 +3,7 @@
 Command: `python -m sightline_client.video.publish SOURCE --whip URL`, or both by the environment.
 
 Uses stock aiortc, independent of the server's own transport. Reconnects when the connection is lost, at once if this
-machine has got another address.
+machine has got another address. With --until-stdin-ends it dies with the program that started it.
 """
 
 import argparse
@@ -11,6 +11,8 @@ import asyncio
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from fractions import Fraction
@@ -33,11 +35,19 @@ WHIP_VARIABLE: Final = "SIGHTLINE_WHIP_URL"
 CONNECT_S: Final = 10.0
 STOP_GRACE_S: Final = 1.5
 CLOSE_S: Final = 1.0
+ORPHAN_GRACE_S: Final = 5.0
+"""How long a publisher whose parent died may take to end its session at the server."""
 RETRY_S: Final = (0.5, 1.0, 2.0, 3.0)
 GIVE_UP_AFTER_S: Final = 90.0
 """How long a publisher that was connected retries."""
+OPENINGS_MAX: Final = 4
+"""How often a source that was never opened is tried: about 7 s where it answers at once."""
 TERMINATED_MAX: Final = 3
 """How often the first publication is repeated where MediaMTX ended it."""
+OPENS: Final = (
+    "It is not a video that can be read, or a camera that is off or in use. Name a camera that sends H.264, by its URL "
+    "(rtsp://...) or as /dev/video0, or a video file"
+)
 MIME_TYPES: Final = {"h264": "video/H264", "vp8": "video/VP8"}
 
 
@@ -125,7 +135,7 @@ async def publish(source: str, whip_url: str, seconds: float | None, stop: async
     """Publish until `stop` is set or `seconds` are over. A camera that is lost is opened again.
 
     Raises:
-        UnusableFileError, UnusableSourceError: The source cannot be published.
+        UnusableFileError, UnusableSourceError: The source cannot be published, or was never opened.
         OfferRefusedError: The server refused the first offer, or every offer for 90 s after a lost connection.
     """
     if not is_live(source):
@@ -140,6 +150,8 @@ async def publish(source: str, whip_url: str, seconds: float | None, stop: async
             lost = await _publish_once(source, whip_url, ends_at, stop)
             connected_once, failures = True, 0
         except SourceLostError as error:
+            if not connected_once and (not error.is_passing or failures + 1 >= OPENINGS_MAX):
+                raise UnusableSourceError(f"{error}. {OPENS}") from error
             sys.stderr.write(f"publish: {error}; trying again\n")
         except OfferRefusedError as error:
             is_late = loop.time() - lost_at > GIVE_UP_AFTER_S
@@ -267,6 +279,18 @@ def check_source(source: str) -> int:
     return 0
 
 
+def _end_with_stdin() -> None:
+    """Stop this process like SIGTERM when stdin ends, and at once if it has not stopped after ORPHAN_GRACE_S.
+
+    The system closes the parent's end of the pipe however the parent dies, also by SIGKILL, and on each system.
+    """
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ORPHAN_GRACE_S)
+    os._exit(1)
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="Publish a file or a camera by WHIP.")
@@ -274,7 +298,12 @@ def main() -> int:
     parser.add_argument("--whip", default=os.environ.get(WHIP_VARIABLE), metavar="URL")
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--check", action="store_true", help="Only check that the source can be published.")
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="Stop when stdin, a pipe of the parent, ends: at its death."
+    )
     given = parser.parse_args()
+    if given.until_stdin_ends:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
     if given.source is None:
         parser.error(f"name a source, or set {SOURCE_VARIABLE}")
     if given.check:
