@@ -1,7 +1,9 @@
 """What the tools tell an agent about its next step."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -83,6 +85,59 @@ async def test_the_first_picture_of_a_view_is_waited_for() -> None:
             nursery.start_soon(show)
             result = await client.call_tool("get_frame", {"session_id": session_id})
             assert [each.type for each in result.content] == ["image", "text"]
+
+
+async def test_a_picture_says_when_it_was_taken_and_how_long_the_view_goes_on() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator, maxDurationSeconds=600))["id"]
+        world.video.show(session_id, 1)
+        async with agent_of(world, consumer) as client, AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            facts = facts_of(await client.call_tool("get_frame", {"session_id": session_id}))
+            frame = await sl.sessions.frame(session_id)
+    assert frame is not None
+    assert datetime.fromisoformat(facts["capturedAt"]) == frame.captured_at
+    assert 500 < facts["secondsLeft"] <= 600
+
+
+async def test_a_picture_of_a_later_moment_is_waited_for() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        world.video.show(session_id, 1)
+        async with agent_of(world, consumer) as client, trio.open_nursery() as nursery:
+
+            async def show() -> None:
+                while 1 not in world.video.frames_after:
+                    await trio.lowlevel.checkpoint()
+                world.video.show(session_id, 2)
+
+            nursery.start_soon(show)
+            began_s = trio.current_time()
+            result = await client.call_tool("get_frame", {"session_id": session_id, "wait_seconds": 1})
+            assert trio.current_time() - began_s >= 1
+            assert facts_of(result)["sequence"] == 2, "the first one was captured before"
+            await client.call_tool("end_session", {"session_id": session_id})
+            with trio.fail_after(20):
+                said = await refusal(client, "get_frame", session_id=session_id, wait_seconds=30)
+            assert "the view is ENDED" in said, "at once"
+
+
+async def test_a_sequence_that_no_frame_has_yet_is_told_with_the_newest_one() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        world.clock.advance(10)
+        world.video.show(session_id, 41)
+        world.clock.advance(-10)  # so that the frame is not too old after the 5 s in which a newer one is waited for
+        async with agent_of(world, consumer) as client:
+            result = await client.call_tool("get_frame", {"session_id": session_id, "after": 9_000})
+        assert result.content[0].text.startswith("`after` 9000 is above the newest sequence, 41. Pass the sequence")
+
+
+def facts_of(result: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(result.content[-1].text)
+    return facts
 
 
 async def test_the_first_video_of_a_view_is_waited_for_before_a_link_to_a_clip_is_given() -> None:

@@ -38,7 +38,10 @@ VIEW_NEXT: Final = (
     "Call request_view with this quoteId, the same lat, lng and seconds, and a max_charge_usdc of at least priceUsdc "
     "that the user agrees to."
 )
-LOOK_AFTER: Final = "Call get_frame after some seconds. The meter runs until end_session."
+LOOK_AFTER: Final = (
+    "Call get_frame with wait_seconds 5 to see what changed. The meter runs until end_session. get_session says "
+    "whether the message was shown."
+)
 NOTHING_ADDED: Final = "Nothing was added: the view has {seconds} s from its start already. Ask for more in all."
 NO_MANDATE: Final = (
     "This service holds the amount of a view before it starts, and the workspace has no mandate under which its API "

@@ -96,9 +96,12 @@ def given(**fields: object) -> dict[str, object]:
 
 
 def _wire(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return value
+    return iso(value) if isinstance(value, datetime) else value
+
+
+def iso(instant: datetime) -> str:
+    """Return an instant as ISO 8601 in UTC with milliseconds."""
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def wire_limits(limits: ApiKeyLimits) -> dict[str, str]:
