@@ -215,12 +215,16 @@ async def test_a_host_is_shown_a_prompt_resources_and_the_version() -> None:
         resources = [each.uri_template for each in (await client.list_resource_templates()).resource_templates]
         wish = {"lat": "52.5", "lng": "13.4", "question": "How many buses?"}
         [message] = (await client.get_prompt("watch_place", wish)).messages
+        [limited] = (await client.get_prompt("watch_place", wish | {"budget_usdc": "0.30"})).messages
         assert client.server_info.version == version("sightline-client")
     session = "sightline://sessions/{session_id}"
     assert resources == [f"{session}/frame", session + "/clip/{seconds}", f"{session}/receipt"]
     assert "52.5, 13.4" in message.content.text
     assert "How many buses?" in message.content.text
-    assert "at most 0.10 USDC" in message.content.text
+    assert "USDC" not in message.content.text, "no budget is invented"
+    assert "Ask me for a budget before you buy" in message.content.text
+    assert "for at most 0.30 USDC" in limited.content.text
+    assert "Ask me" not in limited.content.text
 
 
 @pytest.mark.parametrize(
@@ -242,8 +246,12 @@ async def test_a_prompt_that_cannot_be_made_is_refused_as_invalid_params(
 async def test_wrong_arguments_are_named_in_one_line() -> None:
     async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
         answer = await client.call_tool("check_place", {"lat": 100, "lng": "east"})
+        unlimited = await client.call_tool("request_view", WISH)
     assert answer.is_error
-    assert answer.content[0].text == ("INVALID_ARGUMENT: lat: must be at most 90; lng: must be a number")
+    assert answer.content[0].text == (
+        "INVALID_ARGUMENT: lat: must be at most 90; lng: must be a number (degrees, not a name)"
+    )
+    assert unlimited.content[0].text == "INVALID_ARGUMENT: max_charge_usdc: is missing (ask the user for a budget)"
 
 
 async def test_a_resource_that_cannot_be_read_says_why() -> None:

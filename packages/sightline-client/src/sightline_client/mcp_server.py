@@ -114,6 +114,13 @@ ID_LENGTH: Final = 36
 NO_CONSENT: Final = "session:consent"
 OVER_MANDATE: Final = "session:mandate"
 MISMATCH: Final = "idempotency:mismatch"
+CONSUMED: Final = "pricing:quoteConsumed"
+ADVICE: Final = {
+    ("max_charge_usdc", "is missing"): "ask the user for a budget",
+    ("lat", "must be a number"): "degrees, not a name",
+    ("lng", "must be a number"): "degrees, not a name",
+}
+"""What to do about a wrong argument, by its name and what is wrong."""
 WIDTH: Final = 768
 WIDTH_MAX: Final = 1568
 """Larger pictures are scaled down by vision models."""
@@ -266,8 +273,7 @@ class Tools:
     async def is_used(self, quote_id: str, ctx: Ctx) -> bool:
         """Whether one of the newest sessions is that of the quote, so that another one cannot be bought with it."""
         async with self._connect(ctx) as sl:
-            page = await sl.sessions.page(view="consumer", limit=LOOKED_THROUGH)
-        return any(session.quote_id == quote_id for session in page.items)
+            return await _session_of(sl, quote_id) is not None
 
     async def request_view(
         self, lat: float, lng: float, quote_id: str, limit: MicroUsdc, seconds: int, instructions: str | None, ctx: Ctx
@@ -286,12 +292,7 @@ class Tools:
                     raise ToolError(f"{_named(error)} {ended}") from error
                 raise
         if session.state.is_over:
-            reason = "" if session.end_reason is None else f" ({session.end_reason})"
-            raise ToolError(
-                f"SESSION_OVER: session {session.id} of this quote_id is {session.state}{reason}, charged "
-                f"{session.charged_micro_usdc.usdc} USDC. For another view call check_place again: a quote is for one "
-                "session."
-            )
+            raise session_over(session)
         answer, quote = SessionAnswer.of(session), self._quotes.get(quote_id)
         if session.state == SessionState.ASSIGNED and quote is not None and quote.available_operators == 0:
             return answer.model_copy(update={"next_step": f"{UNSEEN} {answer.next_step}"})
@@ -531,14 +532,16 @@ def watch_place(
     lat: Annotated[str, Field(description="Latitude in degrees")],
     lng: Annotated[str, Field(description="Longitude in degrees")],
     question: Annotated[str, Field(description="What you want to know about the place")],
-    budget_usdc: Annotated[str, Field(description="Highest charge in USDC")] = "0.10",
+    budget_usdc: Annotated[str, Field(description="Highest charge in USDC; empty: you are asked for it")] = "",
 ) -> str:
     """Look at a place by live video and answer a question about it."""
+    limit = f"for at most {budget_usdc} USDC" if budget_usdc else "within a budget"
+    asks = "" if budget_usdc else "Ask me for a budget before you buy, and tell me the price. "
     return (
-        f"Answer this question about the place {lat}, {lng} by live video, for at most {budget_usdc} USDC: {question}\n"
-        "Call check_place, then request_view with the quote and this limit as max_charge_usdc. Look at pictures with "
-        "get_frame until you can answer, then call end_session at once: the meter runs until then. Say what you saw "
-        "and when, whether the picture was inside the geofence, and what the view cost."
+        f"Answer this question about the place {lat}, {lng} by live video, {limit}: {question}\n"
+        f"Call check_place. {asks}Then call request_view with the quote and the budget as max_charge_usdc. Look at "
+        "pictures with get_frame until you can answer, then call end_session at once: the meter runs until then. Say "
+        "what you saw and when, whether the picture was inside the geofence, and what the view cost."
     )
 
 
@@ -557,6 +560,15 @@ def above_limit(
         step = "max_charge_usdc pays for no second at this rate. Ask the user for a higher limit."
     return ToolError(
         f"MAX_CHARGE: {seconds} s may cost {price} max_charge_usdc {limit.usdc}. Nothing was {outcome}. {step}"
+    )
+
+
+def session_over(session: Session) -> ToolError:
+    """Build the error of a quote whose session is over."""
+    reason = "" if session.end_reason is None else f" ({session.end_reason})"
+    return ToolError(
+        f"SESSION_OVER: session {session.id} of this quote_id is {session.state}{reason}, charged "
+        f"{session.charged_micro_usdc.usdc} USDC. For another view call check_place again: a quote is for one session."
     )
 
 
@@ -609,16 +621,35 @@ async def _created(
         if error.detail == ABOVE_MAXIMUM:
             raise above_limit(seconds, limit) from error
         if error.detail == MISMATCH:
-            raise ToolError(
-                "CONFLICT: this quote_id was used with other arguments. list_sessions with only_open=false shows the "
-                "session of that call. Nothing was requested now."
-            ) from error
+            raise await _used(sl, quote_id) from error
+        raise
+    except InvalidStateError as error:
+        if error.detail == CONSUMED:
+            raise await _used(sl, quote_id) from error
         raise
     except OutcomeUnknownError as error:
         raise ToolError(
             "OUTCOME_UNKNOWN: the answer of the server was lost, and a session may exist. Call request_view again with "
             f"the same arguments, or find it by list_sessions and call end_session. {error}"
         ) from error
+
+
+async def _session_of(sl: AsyncSightline, quote_id: str) -> Session | None:
+    """Find the session of a quote among the newest ones. Another one cannot be bought with it."""
+    page = await sl.sessions.page(view="consumer", limit=LOOKED_THROUGH)
+    return next((session for session in page.items if session.quote_id == quote_id), None)
+
+
+async def _used(sl: AsyncSightline, quote_id: str) -> ToolError:
+    """Build the error of a quote that has a session, which was requested with other arguments."""
+    session = await _session_of(sl, quote_id)
+    if session is None:
+        step = "list_sessions with only_open=false shows the session of that call."
+    elif session.state.is_over:
+        return session_over(session)
+    else:
+        step = f"Its session {session.id} is {session.state}: call get_session or get_frame with that id."
+    return ToolError(f"CONFLICT: this quote_id was used with other arguments. {step} Nothing was requested now.")
 
 
 async def _closed_after(sl: AsyncSightline, session_id: str) -> str:
@@ -797,13 +828,20 @@ def confirmed_request_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[...,
         """Request live video, and wait up to 20 s until it is live. Spends money while it is live, until end_session.
 
         Pass lat, lng and seconds as to check_place. The charge never exceeds max_charge_usdc. The user may be asked.
-        Calling it again with the same quote_id returns the same session, or an error once that is over.
+        Calling it again with the same arguments returns the same session, or SESSION_OVER once that is over. With the
+        same quote_id and other arguments it is CONFLICT, which names the session.
         The view ends by itself when get_frame and get_session are not called for 60 s.
         """
         require_approval(answer)
         return await tools.request_view(lat, lng, quote_id, limit_of(max_charge_usdc), seconds, instructions, ctx)
 
     return request_view
+
+
+def _wrong(name: str, said: str) -> str:
+    """Say what is wrong with an argument, and what to do where models often fail."""
+    advice = ADVICE.get((name, said))
+    return f"{name}: {said}" if advice is None else f"{name}: {said} ({advice})"
 
 
 class SightlineServer(MCPServer[Any]):
@@ -816,7 +854,7 @@ class SightlineServer(MCPServer[Any]):
         except ToolError as error:
             match error.__cause__:
                 case ValidationError() as cause:
-                    wrong = (f"{'.'.join(map(str, each['loc']))}: {in_words(each['msg'])}" for each in cause.errors())
+                    wrong = (_wrong(".".join(map(str, each["loc"])), in_words(each["msg"])) for each in cause.errors())
                     raise ToolError(f"INVALID_ARGUMENT: {'; '.join(wrong)}") from cause
                 case ToolError() as cause:
                     raise ToolError(str(cause)) from cause
