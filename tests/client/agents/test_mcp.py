@@ -124,7 +124,8 @@ async def purchase(client: Client) -> None:
     picture, facts = await first_picture(client, session["sessionId"])
     [attached] = (await client.read_resource(f"sightline://sessions/{session['sessionId']}/frame")).contents
     assert (attached.mime_type, base64.b64decode(attached.blob)[:2]) == ("image/jpeg", b"\xff\xd8")
-    [offered] = await call(client, "get_clip", session_id=session["sessionId"], seconds=3)
+    offered, step = await call(client, "get_clip", session_id=session["sessionId"], seconds=3)
+    assert "Give the link to the user" in json.loads(step["text"])["nextStep"]
     assert (offered["type"], offered["mime_type"]) == ("resource_link", "video/mp4")
     [read] = (await client.read_resource(offered["uri"])).contents
     with av.open(io.BytesIO(base64.b64decode(read.blob))) as container:

@@ -17,7 +17,7 @@ from sightline_client.mcp_answers import VERIFY_AGAIN
 from sightline_client.mcp_confirm import Confirm, question
 from sightline_client.mcp_server import build_server
 from tests.http.fakes import a_clip
-from tests.http.world import BERLIN, Party, World, open_world
+from tests.http.world import BERLIN, Party, World, data_of, open_world
 
 PLACE = {"lat": BERLIN["lat"], "lng": BERLIN["lng"], "seconds": 60}
 
@@ -153,7 +153,7 @@ async def test_the_first_video_of_a_view_is_waited_for_before_a_link_to_a_clip_i
 
             nursery.start_soon(film)
             result = await client.call_tool("get_clip", {"session_id": session_id})
-            assert [each.type for each in result.content] == ["resource_link"]
+            assert [each.type for each in result.content] == ["resource_link", "text"]
             world.video.keep(session_id, ClipMissing(reason=ClipMissingReason.STALE))
             said = await refusal(client, "get_clip", session_id=session_id)
             assert said.endswith("No video has arrived for some seconds. Try again in 1 s.")
@@ -189,6 +189,22 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
             assert "request another one" not in said
             said = await refusal(client, "get_frame", session_id="abc")
             assert said.startswith("INVALID_ARGUMENT: session_id 'abc' is not the id of a view. Pass the sessionId")
+
+
+async def test_a_message_says_whether_the_operator_has_seen_it() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        async with agent_of(world, consumer) as client:
+            told = await client.call_tool("tell_operator", {"session_id": session_id, "text": "turn left"})
+            assert "wait_seconds" in told.structured_content["nextStep"]
+            await client.call_tool("tell_operator", {"session_id": session_id, "text": "closer"})
+            data_of(await operator.key.post(f"/api/v1/sessions/{session_id}/messages/shown", {"number": 1}))
+            session = (await client.call_tool("get_session", {"session_id": session_id})).structured_content
+    assert session["messages"] == [
+        {"number": 1, "text": "turn left", "shown": True},
+        {"number": 2, "text": "closer", "shown": False},
+    ]
 
 
 async def test_a_refused_payment_is_not_called_one_that_takes_seconds() -> None:

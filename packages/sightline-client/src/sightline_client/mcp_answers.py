@@ -38,6 +38,10 @@ VIEW_NEXT: Final = (
     "Call request_view with this quoteId, the same lat, lng and seconds, and a max_charge_usdc of at least priceUsdc "
     "that the user agrees to."
 )
+CLIP_NEXT: Final = (
+    "Give the link to the user, and read it soon: the file has the last seconds before it is read. To look yourself, "
+    "call get_frame. The meter runs until end_session."
+)
 LOOK_AFTER: Final = (
     "Call get_frame with wait_seconds 5 to see what changed. The meter runs until end_session. get_session says "
     "whether the message was shown."
@@ -99,6 +103,16 @@ def _next_step(quote: Quote) -> str:
     return YOURS_RUNS_THERE.format(session_id=quote.own_session_id)
 
 
+class MessageAnswer(Answer):
+    """A message to the operator of a session."""
+
+    number: Annotated[int, Field(description="Counts the messages of the session from 1")]
+    text: str
+    shown: Annotated[
+        bool, Field(description="Whether the operator's device has shown it; a plain camera never says so")
+    ]
+
+
 class SessionAnswer(Answer):
     """State and cost of a session."""
 
@@ -113,6 +127,9 @@ class SessionAnswer(Answer):
     charged_usdc: Annotated[str, Field(description="USDC as decimal text; 0 until the session is over")]
     hold_usdc: Annotated[str | None, Field(description="The most that it can cost, in USDC; null when it is over")]
     expires_at: Time | None
+    messages: Annotated[
+        list[MessageAnswer], Field(description="While LIVE: the newest 10 messages to the operator, oldest first")
+    ]
     next_step: Annotated[str | None, Field(description="What to call next")]
 
     @classmethod
@@ -130,6 +147,7 @@ class SessionAnswer(Answer):
             charged_usdc=str(session.charged_micro_usdc.usdc),
             hold_usdc=None if session.state.is_over else str(session.hold_micro_usdc.usdc),
             expires_at=session.expires_at,
+            messages=[MessageAnswer(number=sent.number, text=sent.text, shown=sent.shown) for sent in session.messages],
             next_step=NEXT_STEP.get(session.state),
         )
 

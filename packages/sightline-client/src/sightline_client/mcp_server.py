@@ -59,6 +59,7 @@ try:
 
     from sightline_client.mcp_answers import (
         ANOTHER_VIEW,
+        CLIP_NEXT,
         NO_MANDATE,
         NOTHING_ADDED,
         YOURS_RUNS_THERE,
@@ -386,11 +387,12 @@ class Tools:
                 uri=f"sightline://sessions/{session.id}/clip/{seconds}",
                 description=f"The last {seconds} s of session {session.id} when the link is read: MP4, or WebM for VP8",
                 mime_type="video/mp4",
-            )
+            ),
+            {"nextStep": CLIP_NEXT},
         ]
 
     async def get_session(self, session_id: SessionId, ctx: Ctx) -> SessionAnswer:
-        """Read state, deadline and cost of a session."""
+        """Read state, deadline and cost of a session, and whether the messages to its operator were shown."""
         async with self._connect(ctx) as sl:
             return SessionAnswer.of(await sl.sessions.get(session_id))
 
