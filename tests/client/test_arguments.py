@@ -111,6 +111,17 @@ async def test_a_duration_below_one_second_is_refused_by_its_name_and_nothing_is
             await call
 
 
+async def test_a_quote_says_for_how_many_whole_seconds_an_amount_pays() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            quote = await sl.quote(1, 2, seconds=60)
+    rate = int(quote.rate_per_second_micro_usdc)
+    assert [quote.affordable_s(amount) for amount in (0, rate - 1, rate, 10 * rate + 1)] == [0, 0, 1, 10]
+    with pytest.raises(InvalidArgumentError, match=r"budget=0\.5 is not a whole number"):
+        quote.affordable_s(0.5)  # type: ignore[arg-type]  what a program without types passes
+
+
 @pytest.mark.parametrize(("key", "said"), [(f'"{KEY}"', "is in quotes"), (KEY.encode(), "is bytes and not text")])
 def test_a_key_of_the_wrong_kind_is_refused_at_once(key: Any, said: str) -> None:
     with pytest.raises(InvalidArgumentError, match=said) as caught:
