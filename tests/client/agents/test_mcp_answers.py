@@ -10,13 +10,14 @@ import pytest
 import trio
 from mcp import Client
 
-from sightline.ports.ledger import SettlementState
+from sightline.ports.ledger import SettlementState, WalletReading
 from sightline.ports.video import ClipMissing, ClipMissingReason
 from sightline_client import AsyncSightline, usdc
 from sightline_client.mcp_answers import VERIFY_AGAIN
 from sightline_client.mcp_confirm import Confirm, question
 from sightline_client.mcp_server import build_server
 from tests.http.fakes import a_clip
+from tests.http.money.test_wallet import see_block
 from tests.http.world import BERLIN, Party, World, data_of, open_world
 
 PLACE = {"lat": BERLIN["lat"], "lng": BERLIN["lng"], "seconds": 60}
@@ -29,6 +30,19 @@ async def agent_of(world: World, party: Party) -> AsyncIterator[Client]:
         yield client
 
 
+async def fund(world: World, party: Party, micro_usdc: int) -> None:
+    """Let the wallet of a party have a balance and an allowance."""
+    head = await world.ledger.chain_head()
+    number = 1 if head is None else head.number + 1
+    reading = WalletReading(
+        address=party.account.address.lower(),
+        balance_micro=micro_usdc,
+        allowance_micro=micro_usdc,
+        block_number=number,
+    )
+    await see_block(world, number, readings=(reading,))
+
+
 async def refusal(client: Client, tool: str, **arguments: Any) -> str:
     result = await client.call_tool(tool, arguments)
     assert result.is_error
@@ -38,6 +52,7 @@ async def refusal(client: Client, tool: str, **arguments: Any) -> str:
 async def test_a_quote_says_what_to_call_and_whether_anybody_is_there() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await fund(world, consumer, 5_000_000)
         async with agent_of(world, consumer) as client:
             nobody = (await client.call_tool("check_place", PLACE)).structured_content
             assert nobody["availableOperators"] == 0
@@ -46,6 +61,30 @@ async def test_a_quote_says_what_to_call_and_whether_anybody_is_there() -> None:
             await operator.beat()
             somebody = (await client.call_tool("check_place", PLACE)).structured_content
             assert "Call request_view" in somebody["nextStep"]
+
+
+async def test_a_quote_says_for_how_many_seconds_the_limits_of_the_key_are_enough() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        blind = await world.party("CONSUMER", scopes=["pricing:read", "sessions:create", "sessions:read"])
+        await operator.go_online()
+        await operator.beat()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            rate = int((await sl.quote(PLACE["lat"], PLACE["lng"], seconds=1)).rate_per_second_micro_usdc)
+        async with agent_of(world, consumer) as client:
+            for seconds, said in (
+                (0, "Funds and limits pay for no second of a view. Tell the user"),
+                (30, "Funds and limits pay for 30 s. Call check_place with at most that many"),
+                (60, "Call request_view"),
+            ):
+                await fund(world, consumer, rate * seconds)
+                place = (await client.call_tool("check_place", PLACE)).structured_content
+                assert place["maxSecondsAffordable"] == seconds
+                assert place["nextStep"].startswith(said)
+        async with agent_of(world, blind) as client:
+            place = (await client.call_tool("check_place", PLACE)).structured_content
+            assert place["maxSecondsAffordable"] is None
+            assert place["nextStep"].startswith("Call request_view")
 
 
 async def test_a_place_whose_only_operator_films_for_the_caller_is_not_called_empty() -> None:

@@ -84,7 +84,10 @@ async def test_a_user_is_not_asked_about_a_view_that_the_mandate_cannot_pay(
         "expiresAt": "2030-01-01T00:00:00.000Z", "lat": 1, "lng": 2,
     }  # fmt: skip
     names = ("environment", "chainName", "rpcUrl", "explorerUrl", "usdcAddress", "settlementAddress")
+    funds = ("trackedBalance", "trackedAllowance", "availableMicroUsdc", "heldMicroUsdc")
+    wallet = {"workspaceId": "", "walletAddress": "", "lastSyncBlock": "1", "updatedAt": quote["expiresAt"]}
     known: dict[str, dict[str, Any]] = {
+        "/api/v1/wallet": wallet | dict.fromkeys(funds, "5000000"),
         "/api/v1/sessions": {"items": []},
         "/api/v1/config": dict.fromkeys(names, "") | {"chainId": 1, "isEscrow": True},
         "/api/v1/wallet/mandate": mandate | limits | {"heldToday": held_today},
@@ -102,7 +105,8 @@ async def test_a_user_is_not_asked_about_a_view_that_the_mandate_cannot_pay(
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
         built = build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", http=http), lambda _ctx: Confirm.AUTO)
         async with Client(built, elicitation_callback=decline) as client:
-            assert not (await client.call_tool("check_place", {"lat": 1, "lng": 2, "seconds": 60})).is_error
+            place = (await client.call_tool("check_place", {"lat": 1, "lng": 2, "seconds": 60})).structured_content
+            assert place["maxSecondsAffordable"] == max(0, (1_000_000 - int(held_today)) // 1_000) * (left_s > 0)
             said = str((await client.call_tool("request_view", WISH | {"max_charge_usdc": "1"})).content[0])
     assert len(questions) == (refused is None)
     assert (refused or "DECLINED") in said

@@ -34,6 +34,15 @@ YOURS_RUNS_THERE: Final = (
     "Your own view {session_id} has the operator of this place, so nobody else is free there. Call get_session or "
     "get_frame with it, or end_session before you ask for another view."
 )
+SECONDS_MAX: Final = 14_400
+"""Longest duration of a view."""
+TOO_LONG: Final = (
+    "Funds and limits pay for {seconds} s. Call check_place with at most that many seconds, or tell the user what the "
+    "tool wallet shows."
+)
+UNFUNDED: Final = (
+    "Funds and limits pay for no second of a view. Tell the user: the tool wallet shows balance, allowance and limits."
+)
 VIEW_NEXT: Final = (
     "Call request_view with this quoteId, the same lat, lng and seconds, and a max_charge_usdc of at least priceUsdc "
     "that the user agrees to."
@@ -77,12 +86,16 @@ class PlaceAnswer(Answer):
     seconds: int
     available_operators: Annotated[int, Field(description="Operators who are free at the place now")]
     own_session_id: Annotated[str | None, Field(description="Your running view that has the operator of this place")]
+    max_seconds_affordable: Annotated[
+        int | None, Field(description="Seconds that funds and limits of this API key pay for; null: not known")
+    ]
     expires_at: Time
     next_step: Annotated[str, Field(description="What to call next")]
 
     @classmethod
-    def of(cls, quote: Quote) -> "PlaceAnswer":
-        """Show a quote."""
+    def of(cls, quote: Quote, available: MicroUsdc | None) -> "PlaceAnswer":
+        """Show a quote. `available` is the most that a view can cost, if that is known."""
+        affordable_s = None if available is None else min(SECONDS_MAX, quote.affordable_s(available))
         return cls(
             quote_id=quote.quote_id,
             price_usdc=str(quote.estimated_total_micro_usdc.usdc),
@@ -90,17 +103,18 @@ class PlaceAnswer(Answer):
             seconds=quote.duration_seconds,
             available_operators=quote.available_operators,
             own_session_id=quote.own_session_id,
+            max_seconds_affordable=affordable_s,
             expires_at=quote.expires_at,
-            next_step=_next_step(quote),
+            next_step=_next_step(quote, affordable_s),
         )
 
 
-def _next_step(quote: Quote) -> str:
-    if quote.available_operators:
-        return VIEW_NEXT
-    if quote.own_session_id is None:
-        return NOBODY_THERE
-    return YOURS_RUNS_THERE.format(session_id=quote.own_session_id)
+def _next_step(quote: Quote, affordable_s: int | None) -> str:
+    if quote.own_session_id is not None:
+        return YOURS_RUNS_THERE.format(session_id=quote.own_session_id)
+    if affordable_s is not None and affordable_s < quote.duration_seconds:
+        return TOO_LONG.format(seconds=affordable_s) if affordable_s else UNFUNDED
+    return VIEW_NEXT if quote.available_operators else NOBODY_THERE
 
 
 class MessageAnswer(Answer):

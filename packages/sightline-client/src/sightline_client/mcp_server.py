@@ -42,7 +42,7 @@ from sightline_client.errors import (
 )
 from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SessionState, StoredMandate
-from sightline_client.money import MicroUsdc
+from sightline_client.money import MicroUsdc, usdc
 from sightline_client.retry import NO_OPERATOR, UNSEEN
 from sightline_client.runtime import async_finish, unix_s
 from sightline_client.wire import iso
@@ -62,6 +62,7 @@ try:
         CLIP_NEXT,
         NO_MANDATE,
         NOTHING_ADDED,
+        SECONDS_MAX,
         YOURS_RUNS_THERE,
         PlaceAnswer,
         ReceiptAnswer,
@@ -138,9 +139,11 @@ Lat = Annotated[float, Field(ge=-90, le=90, description="Latitude in degrees")]
 Lng = Annotated[float, Field(ge=-180, le=180, description="Longitude in degrees")]
 Seconds = Annotated[
     int,
-    Field(ge=1, le=14_400, description="Longest duration of the view; it may be ended earlier, and costs less then"),
+    Field(
+        ge=1, le=SECONDS_MAX, description="Longest duration of the view; it may be ended earlier, and costs less then"
+    ),
 ]
-SameSeconds = Annotated[int, Field(ge=1, le=14_400, description="The same as for check_place")]
+SameSeconds = Annotated[int, Field(ge=1, le=SECONDS_MAX, description="The same as for check_place")]
 QuoteId = Annotated[str, Field(description="quoteId of check_place for the same place and seconds; for one view")]
 Instructions = Annotated[str | None, Field(max_length=500, description="What the operator shall film")]
 Line = Annotated[str, Field(min_length=1, max_length=200, description="One short line, in the operator's language")]
@@ -240,10 +243,11 @@ class Tools:
         """
         async with self._connect(ctx) as sl:
             quote = await sl.quote(lat, lng, seconds=seconds)
+            available = await _available(sl)
         self._quotes[quote.quote_id] = quote
         if len(self._quotes) > QUOTES_KEPT:
             self._quotes.popitem(last=False)
-        return PlaceAnswer.of(quote)
+        return PlaceAnswer.of(quote, available)
 
     def require_within(self, limit: MicroUsdc, quote_id: str, seconds: int) -> None:
         """Raise ToolError if the price of a view is above the limit, or if its quote is for fewer seconds.
@@ -459,10 +463,7 @@ class Tools:
         Where the service holds payments in escrow, the API key buys only under a mandate: `mandate...` are its limits.
         """
         async with self._connect(ctx) as sl:
-            wallet = await sl.wallet.get()
-            if not (await sl.config()).is_escrow:
-                return WalletAnswer.of(wallet)
-            return WalletAnswer.of(wallet).under(await _mandate(sl))
+            return await _wallet(sl)
 
     async def require_payable(self, quote_id: str, seconds: int, ctx: Ctx) -> None:
         """Raise ToolError if payments are held in escrow and the workspace has no mandate, or one with too little left.
@@ -587,6 +588,20 @@ def require_extensible(session: Session, limit: MicroUsdc, seconds: int) -> bool
     if session.rate_per_second_micro_usdc * seconds > limit:
         raise above_limit(seconds, limit, session.rate_per_second_micro_usdc, is_extension=True)
     return True
+
+
+async def _wallet(sl: AsyncSightline) -> WalletAnswer:
+    """Read the funds, and where payments are held in escrow, the mandate."""
+    wallet = WalletAnswer.of(await sl.wallet.get())
+    return wallet.under(await _mandate(sl)) if (await sl.config()).is_escrow else wallet
+
+
+async def _available(sl: AsyncSightline) -> MicroUsdc | None:
+    """Return the most that a new view can cost; None if the key may not read the wallet."""
+    try:
+        return usdc((await _wallet(sl)).available_usdc)
+    except NotAuthorizedError:
+        return None
 
 
 async def _mandate(sl: AsyncSightline) -> StoredMandate | None:
@@ -781,7 +796,7 @@ def confirmed_extend_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[..., 
     async def extend_view(
         session_id: SessionId,
         seconds: Annotated[
-            int, Field(ge=1, le=14_400, description="New longest duration of the whole view, from its start")
+            int, Field(ge=1, le=SECONDS_MAX, description="New longest duration of the whole view, from its start")
         ],
         max_charge_usdc: MaxCharge,
         ctx: Ctx,
