@@ -101,6 +101,18 @@ async def test_a_place_whose_only_operator_films_for_the_caller_is_not_called_em
             assert said.endswith("This request is CANCELLED, charged 0 USDC.")
 
 
+async def test_a_key_that_is_not_known_is_a_matter_of_the_user() -> None:
+    async with open_world() as world:
+        built = build_server(lambda _: AsyncSightline(world.base_url, "svc_test_000000_" + "A" * 43))
+        async with Client(built) as client:
+            said = await refusal(client, "wallet")
+    assert said.startswith("NOT_AUTHENTICATED (auth:credential): ")
+    assert said.endswith(
+        "Tell the user to check that the API key of this MCP server is valid. Do not repeat the call until then."
+    )
+    assert "key=" not in said
+
+
 async def test_a_server_that_keeps_no_video_says_so_before_a_link_to_a_clip_is_given() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")

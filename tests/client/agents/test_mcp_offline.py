@@ -258,9 +258,31 @@ async def test_wrong_arguments_are_named_in_one_line() -> None:
     assert unlimited.content[0].text == "INVALID_ARGUMENT: max_charge_usdc: is missing (ask the user for a budget)"
 
 
+async def test_a_server_that_is_not_reached_is_a_matter_of_the_user_and_not_of_arguments_of_python() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        said = (await client.call_tool("wallet", {})).content[0].text
+    assert said.startswith("NOT_REACHED: Cannot reach http://127.0.0.1:9 (")
+    assert said.endswith("Tell the user to check that the server runs. Do not repeat the call until then.")
+    assert "url=" not in said
+
+
+async def test_what_answers_in_place_of_the_server_is_a_matter_of_the_user() -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, text="<html>")
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        built = build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", http=http))
+        async with Client(built) as client:
+            said = (await client.call_tool("wallet", {})).content[0].text
+    assert said == (
+        "INVALID_RESPONSE: http://127.0.0.1:9 answered 200 with a body that is not Sightline's. Tell the user to check "
+        "that its address is right. Do not repeat the call until then."
+    )
+
+
 async def test_a_resource_that_cannot_be_read_says_why() -> None:
     async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
-        with pytest.raises(MCPError, match="NotReachedError: Cannot reach"):
+        with pytest.raises(MCPError, match="NOT_REACHED: Cannot reach"):
             await client.read_resource(f"sightline://sessions/{WISH['quote_id']}/frame")
         with pytest.raises(MCPError, match="INVALID_ARGUMENT: session_id 'none' is not the id of a view"):
             await client.read_resource("sightline://sessions/none/frame")

@@ -261,10 +261,12 @@ class NotReachedError(SightlineError):
     """No connection to the server could be made. The call had no effect.
 
     Attributes:
+        reason: Why the connection failed.
         is_final: Whether another attempt would fail in the same way.
     """
 
     def __init__(self, url: str, reason: str, *, is_default: bool = False) -> None:
+        self.reason = reason
         self.is_final = url.startswith("https://") and any(sign in reason for sign in _NO_TLS)
         step = f"Check url= or SIGHTLINE_URL, and that the server runs: {reason}."
         if self.is_final:

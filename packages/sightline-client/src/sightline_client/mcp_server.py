@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import os
+import re
 import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -31,14 +32,18 @@ from sightline_client.errors import (
     FrameNotAvailableError,
     InsufficientCreditError,
     InvalidArgumentError,
+    InvalidResponseError,
     InvalidStateError,
     MissingExtraError,
+    NotAuthenticatedError,
     NotAuthorizedError,
     NotFoundError,
+    NotReachedError,
     OutcomeUnknownError,
     RateLimitedError,
     SightlineError,
     UnavailableError,
+    first_sentence,
 )
 from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SessionState, StoredMandate
@@ -105,6 +110,7 @@ LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 QUOTES_KEPT: Final = 1_000
 LOOKED_THROUGH: Final = 100
 """Newest sessions among which that of a quote is looked for."""
+TELL_USER: Final = "Tell the user to check that {what}. Do not repeat the call until then."
 ABOVE_MAXIMUM: Final = "pricing:aboveMaximum"
 STALE: Final = "frame:stale"
 NOT_DECODED: Final = "frame:notDecoded"
@@ -213,13 +219,26 @@ def _named(error: SightlineError) -> str:
     if isinstance(error, InsufficientCreditError) and error.detail == OVER_MANDATE:
         said = error.message.rstrip(".")
         return f"{error.code} ({error.detail}): {said}; only the user can sign one. Nothing was done."
+    if isinstance(error, NotReachedError):
+        return f"NOT_REACHED: {first_sentence(error)} ({error.reason}). {TELL_USER.format(what='the server runs')}"
+    if isinstance(error, InvalidResponseError):
+        return f"INVALID_RESPONSE: {first_sentence(error)}. {TELL_USER.format(what='its address is right')}"
+    if isinstance(error, NotAuthenticatedError):
+        where = f" ({error.detail})" if error.detail else ""
+        said = (error.hint or error.message).rstrip(".")
+        return f"{error.code}{where}: {said}. {TELL_USER.format(what='the API key of this MCP server is valid')}"
     if isinstance(error, ApiError):
         said = str(error).removeprefix(f"{error.status} ")
         if error.state is None or not SessionState(error.state).is_over:
             return said
         where = f" ({error.detail})" if error.detail else ""
         return f"{error.code}{where}: {(error.hint or error.message).rstrip('.')}. {ANOTHER_VIEW}"
-    return f"{type(error).__name__}: {error}"
+    return f"{_code(error)}: {error}"
+
+
+def _code(error: BaseException) -> str:
+    """Return the name of a class in the form of the other codes: OUTCOME_UNKNOWN for OutcomeUnknownError."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).upper()
 
 
 class Tools:
@@ -675,7 +694,7 @@ async def _closed_after(sl: AsyncSightline, session_id: str) -> str:
         session = await async_finish(lambda: _close(sl, session_id), CLOSE_WITHIN_S)
     except (SightlineError, TimeoutError) as error:
         return (
-            f"Session {session_id} could not be closed ({type(error).__name__}), and may be live and charged. "
+            f"Session {session_id} could not be closed ({_code(error)}), and may be live and charged. "
             f"Call end_session with this id; without a call the server ends it {LEASE_S} s after it is live."
         )
     return f"Session {session_id} is {session.state}, charged {session.charged_micro_usdc.usdc} USDC."
