@@ -42,6 +42,16 @@ async def test_a_view_leaves_a_lease_with_the_server_for_the_case_that_its_progr
         assert leases == [120, 15, None]
 
 
+async def test_sessions_are_listed_by_one_state_or_by_several() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        session_id = (await world.request(consumer))["id"]
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            for state in ("REQUESTED", ["REQUESTED", "LIVE"]):
+                assert [each.id async for each in sl.sessions.list(state=state)] == [session_id]
+                assert [each.id for each in (await sl.sessions.page(state=state)).items] == [session_id]
+
+
 async def test_a_view_takes_no_operator_of_another_place_unless_it_is_told_to() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")

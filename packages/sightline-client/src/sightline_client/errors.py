@@ -21,7 +21,7 @@ SightlineError
 ├── NotReachedError                 no connection to the server; the call had no effect
 ├── InvalidResponseError            the answer is not that of a Sightline server
 ├── InvalidArgumentError            an argument cannot be used; nothing was sent. It is a ValueError too
-│   └── InvalidIdError              an id has characters that no id has
+│   └── InvalidIdError              an id has not the form of one
 ├── MaxChargeError                  the price exceeds max_charge; nothing was requested
 ├── NoOperatorError                 no operator was available in time; the session was cancelled
 ├── SessionOverError                the session is over: it never became LIVE, or has no more frames
@@ -298,10 +298,10 @@ class ClientClosedError(SightlineError):
 
 
 class InvalidIdError(InvalidArgumentError):
-    """An id of a call has characters that no id has. Nothing was sent."""
+    """An id of a call has not the form of one. Nothing was sent."""
 
-    def __init__(self, value: str) -> None:
-        super().__init__(f"{value[:80]!r} is not an id. Pass the id as the server returned it.")
+    def __init__(self, value: str, kind: str = "an id") -> None:
+        super().__init__(f"{value[:80]!r} is not {kind}. Pass the id as the server returned it.")
 
 
 _MISTAKEN_FOR_USDC: Final = 100

@@ -17,6 +17,7 @@ from sightline_client.models import (
 )
 from sightline_client.models.base import Time
 from sightline_client.money import MicroUsdc, usdc
+from sightline_client.runtime import SECONDS_MAX
 from sightline_client.wording import LACKS
 
 ANOTHER_VIEW: Final = "For another view call check_place."
@@ -34,8 +35,6 @@ YOURS_RUNS_THERE: Final = (
     "Your own view {session_id} has the operator of this place, so nobody else is free there. Call get_session or "
     "get_frame with it, or end_session before you ask for another view."
 )
-SECONDS_MAX: Final = 14_400
-"""Longest duration of a view."""
 TOO_LONG: Final = (
     "Funds and limits pay for {seconds} s. Call check_place with at most that many seconds, or tell the user what the "
     "tool wallet shows."

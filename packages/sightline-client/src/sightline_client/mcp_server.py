@@ -49,7 +49,7 @@ from sightline_client.frame import Frame
 from sightline_client.models import Quote, Session, SessionState, StoredMandate
 from sightline_client.money import MicroUsdc, usdc
 from sightline_client.retry import NO_OPERATOR, UNSEEN
-from sightline_client.runtime import async_finish, unix_s
+from sightline_client.runtime import SECONDS_MAX, async_finish, unix_s
 from sightline_client.wire import iso
 from sightline_client.wording import ENDED, in_words
 
@@ -67,7 +67,6 @@ try:
         CLIP_NEXT,
         NO_MANDATE,
         NOTHING_ADDED,
-        SECONDS_MAX,
         YOURS_RUNS_THERE,
         PlaceAnswer,
         ReceiptAnswer,

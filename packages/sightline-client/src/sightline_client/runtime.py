@@ -17,6 +17,9 @@ T = TypeVar("T")
 REQUESTED_SESSION = "requested_session"
 """Attribute of the log record by which a view tells the id of the session that it has requested."""
 
+SECONDS_MAX = 14_400
+"""Longest duration of a session."""
+
 monotonic_s = time.monotonic
 unix_s = time.time
 

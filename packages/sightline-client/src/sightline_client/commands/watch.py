@@ -49,7 +49,7 @@ from sightline_client.commands.printing import (
     say_end,
     time_text,
 )
-from sightline_client.runtime import unix_s
+from sightline_client.runtime import SECONDS_MAX, unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -450,7 +450,7 @@ def _print_watched(
 def watch(
     lat: Lat,
     lng: Lng,
-    seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 60,
+    seconds: Annotated[int, typer.Option(min=1, max=SECONDS_MAX, help="Longest duration.")] = 60,
     max_charge: MaxCharge = None,
     fps: Fps = 1.0,
     count: Count = None,
