@@ -39,6 +39,7 @@ from decimal import Decimal
 from typing import ClassVar, Final
 
 from sightline_client.verification import Verification
+from sightline_client.wording import ENDED
 
 NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
 NEXT_STEPS: Mapping[str, str] = {
@@ -347,7 +348,7 @@ class NoOperatorError(SightlineError):
 
 
 class SessionOverError(SightlineError):
-    """The session ended before it became LIVE, or a frame was asked for after its end.
+    """The session ended before it became LIVE, or by another's doing, or a frame was asked for after its end.
 
     Attributes:
         state: Final state of the session.
@@ -357,8 +358,9 @@ class SessionOverError(SightlineError):
     def __init__(self, session_id: str, state: str, end_reason: str | None, *, was_live: bool = False) -> None:
         self.state = state
         self.end_reason = end_reason
+        why = ENDED.get(str(end_reason), "it is over")
         step = (
-            "and has no more frames. Fetch frames inside the block of the view, or request another view."
+            f"and has no more frames: {why}. Request another view, and fetch its frames inside of its block."
             if was_live
             else "and never became LIVE. Request it again."
         )

@@ -676,8 +676,11 @@ class AsyncSessions:
         width: int | None = None,
         quality: int | None = None,
         signed: bool | None = None,
+        proved: bool = False,
     ) -> AsyncFrames:
         """Iterate over new frames of a session that is LIVE, each once, until it is over; see `view.frames`.
+
+        The loop ends whatever the reason is: `get` reads it.
 
         Raises:
             InvalidArgumentError: fps is not above 0, or width below 1. The call raises it, not the iteration.
@@ -688,7 +691,7 @@ class AsyncSessions:
                 session_id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
             )
 
-        return AsyncFrames(fetch, fps=fps, width=width)
+        return AsyncFrames(fetch, fps=fps, width=width, proved=proved)
 
     async def clip(self, session_id: str, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file. It starts at the keyframe before them.

@@ -670,8 +670,11 @@ class Sessions:
         width: int | None = None,
         quality: int | None = None,
         signed: bool | None = None,
+        proved: bool = False,
     ) -> Frames:
         """Iterate over new frames of a session that is LIVE, each once, until it is over; see `view.frames`.
+
+        The loop ends whatever the reason is: `get` reads it.
 
         Raises:
             InvalidArgumentError: fps is not above 0, or width below 1. The call raises it, not the iteration.
@@ -682,7 +685,7 @@ class Sessions:
                 session_id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
             )
 
-        return Frames(fetch, fps=fps, width=width)
+        return Frames(fetch, fps=fps, width=width, proved=proved)
 
     def clip(self, session_id: str, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file. It starts at the keyframe before them.

@@ -402,6 +402,14 @@ def _say_pause(session: "Session", *, as_json: bool) -> None:
         typer.echo(json.dumps({"pauseReason": reason}) if as_json else text, err=True)
 
 
+def _until_over(frames: "Iterator[Frame]") -> "Iterator[Frame]":
+    """Yield the frames of a view until it is over for any reason, which is told with the receipt."""
+    from sightline_client.errors import SessionOverError
+
+    with suppress(SessionOverError):
+        yield from frames
+
+
 def _say_end_and_wait(session: "Session") -> None:
     say_end(session)
     if session.charged_micro_usdc:
@@ -492,7 +500,7 @@ def watch(
         )
         views.append(view)
         saved, is_stopped = 0, False
-        frames = view.frames(fps=fps, width=width, signed=signed or None)
+        frames = _until_over(view.frames(fps=fps, width=width, signed=signed or None))
         try:
             with view:
                 state = "RUNNING"
