@@ -30,7 +30,7 @@ from sightline_client.interrupts import ViewInterrupts, uninterrupted
 from sightline_client.models import EndReason, OperatorMessage, Quote, Session
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import HELD_BACK, NO_OPERATOR, UNSEEN
-from sightline_client.runtime import REQUESTED_SESSION, monotonic_s, sync_finish, sync_sleep
+from sightline_client.runtime import INTERRUPTED_SESSION, REQUESTED_SESSION, monotonic_s, sync_finish, sync_sleep
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
 
@@ -149,6 +149,13 @@ class View:
         try:
             self._finish()
             is_ended = True
+            if self._session is not None and self._interrupts.is_interrupted:
+                # A warning, because the traceback of a KeyboardInterrupt does not say it.
+                LOG.warning(
+                    "Session %s is %s, after %d s. It costs %s USDC.",
+                    self._session.id, self._session.state, self._session.clean_seconds,
+                    self._session.charged_micro_usdc.usdc, extra={INTERRUPTED_SESSION: self._session.id},
+                )  # fmt: skip
         finally:
             self._interrupts.close(delivers=is_ended and (error is None or isinstance(error, Exception)))
 

@@ -137,10 +137,12 @@ def named_by(option: str) -> Iterator[None]:
 @contextmanager
 def _warnings(*, as_json: bool, names_sessions: bool, says_reconnected: bool) -> Iterator[None]:
     """Print the client's warnings on stderr in the words of commands, or as JSON lines."""
-    from sightline_client.runtime import REQUESTED_SESSION
+    from sightline_client.runtime import INTERRUPTED_SESSION, REQUESTED_SESSION
 
     class Line(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
+            if hasattr(record, INTERRUPTED_SESSION):
+                return  # the command says it with the receipt
             text = in_words_of_commands(record.getMessage())
             session_id = getattr(record, REQUESTED_SESSION, None)
             if not as_json:
