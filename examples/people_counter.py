@@ -57,8 +57,10 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with Sightline() as sl:
-        budget, rate = usdc(options.budget), sl.quote(options.lat, options.lng, seconds=1).rate_per_second_micro_usdc
-        seconds = min(600, budget // rate) or parser.error(f"--budget is too small: a second costs {rate.usdc} USDC")
+        budget, quote = usdc(options.budget), sl.quote(options.lat, options.lng, seconds=1)
+        seconds = min(600, quote.affordable_s(budget))
+        if not seconds:
+            parser.error(f"--budget is too small: a second costs {quote.rate_per_second_micro_usdc.usdc} USDC")
         with sl.view(options.lat, options.lng, seconds=seconds, max_charge=budget) as view:
             present = (frame for frame in view.frames(fps=1, width=640) if frame.state != "lost")  # the camera answers
             for number, frame in enumerate(present, start=1):

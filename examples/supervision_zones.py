@@ -55,8 +55,9 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     boxes, palette = supervision.BoxAnnotator(), supervision.ColorPalette.DEFAULT
     with Sightline() as sl:
-        budget, rate = usdc(options.budget), sl.quote(options.lat, options.lng, seconds=1).rate_per_second_micro_usdc
-        with sl.view(options.lat, options.lng, seconds=min(600, budget // rate), max_charge=budget) as view:
+        budget = usdc(options.budget)
+        seconds = min(600, sl.quote(options.lat, options.lng, seconds=1).affordable_s(budget))
+        with sl.view(options.lat, options.lng, seconds=seconds, max_charge=budget) as view:
             for number, frame in enumerate(view.frames(fps=1, width=640), start=1):
                 picture = frame.numpy().copy()
                 found = people(picture)

@@ -95,8 +95,8 @@ def test_a_key_of_each_environment_is_accepted(key: str) -> None:
     assert Sightline(key=key).transport.headers == {"authorization": f"Bearer {key}"}
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "60"])
-async def test_a_duration_below_one_second_is_refused_by_its_name_and_nothing_is_sent(seconds: Any) -> None:
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "60", 14_401])
+async def test_a_duration_that_no_session_has_is_refused_by_its_name_and_nothing_is_sent(seconds: Any) -> None:
     sl = AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY)
     with pytest.raises(InvalidArgumentError, match=f"seconds={seconds!r}"):
         sl.view(1, 2, seconds=seconds)
@@ -109,6 +109,17 @@ async def test_a_duration_below_one_second_is_refused_by_its_name_and_nothing_is
     ):
         with pytest.raises(InvalidArgumentError, match=f"seconds={seconds!r}"):
             await call
+
+
+async def test_a_quote_says_for_how_many_whole_seconds_an_amount_pays() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            quote = await sl.quote(1, 2, seconds=60)
+    rate = int(quote.rate_per_second_micro_usdc)
+    assert [quote.affordable_s(amount) for amount in (0, rate - 1, rate, 10 * rate + 1)] == [0, 0, 1, 10]
+    with pytest.raises(InvalidArgumentError, match=r"budget=0\.5 is not a whole number"):
+        quote.affordable_s(0.5)  # type: ignore[arg-type]  what a program without types passes
 
 
 @pytest.mark.parametrize(("key", "said"), [(f'"{KEY}"', "is in quotes"), (KEY.encode(), "is bytes and not text")])

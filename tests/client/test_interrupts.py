@@ -2,7 +2,7 @@
 
 import json
 import os
-import subprocess
+import re
 import sys
 from typing import Any, Final
 
@@ -114,15 +114,21 @@ for break_off in (True, False):
 
 @pytest.mark.parametrize("way", ["sync", "trio", "asyncio"])
 async def test_a_second_ctrl_c_at_any_line_of_leaving_a_view_ends_its_session(way: str) -> None:
-    told = await run_program(way)
+    told, errors = await run_program(way)
     assert len(told) > 18
     assert [each for each in told if each["state"] != "ENDED"] == []
     lost = [each for each in told if not each["isSaid"] and (each["isBrokenOff"] or each["isSent"])]
     assert lost == [], "the program stops after the end"
     assert all(each["isOwn"] for each in told), "the handler of before is back"
+    said = [
+        line
+        for line in errors.splitlines()
+        if re.match(r"Session [\w-]+ is ENDED, after 0 s\. It costs 0 USDC\.$", line)
+    ]
+    assert len(said) >= sum(each["isBrokenOff"] for each in told), errors
 
 
-async def run_program(way: str, step: int = 61) -> list[dict[str, Any]]:
+async def run_program(way: str, step: int = 61) -> tuple[list[dict[str, Any]], str]:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
         await operator.go_online()
@@ -132,11 +138,10 @@ async def run_program(way: str, step: int = 61) -> list[dict[str, Any]]:
             nursery.start_soon(start_assigned, operator)
             command = [sys.executable, "-c", PROGRAM, way, str(step)]
             with trio.fail_after(300):
-                done = await trio.run_process(
-                    command, env=env, capture_stdout=True, stderr=subprocess.STDOUT, check=False
-                )
+                done = await trio.run_process(command, env=env, capture_stdout=True, capture_stderr=True, check=False)
             nursery.cancel_scope.cancel()
-        assert done.returncode == 0, done.stdout.decode()[-3000:]
+        errors = done.stderr.decode()
+        assert done.returncode == 0, errors[-3000:]
         told = [json.loads(line) for line in done.stdout.splitlines()]
         assert data_of(await consumer.key.get("/api/v1/sessions?state=LIVE"))["items"] == []
-        return told
+        return told, errors

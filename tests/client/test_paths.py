@@ -50,6 +50,14 @@ async def test_an_id_that_names_another_path_is_refused_and_nothing_is_sent(call
     assert recorder.asked == []
 
 
+async def test_an_id_that_no_session_has_is_named_as_such() -> None:
+    async with httpx2.AsyncClient(transport=(recorder := Recorder())) as http:
+        sl = AsyncSightline(URL, "svc_test_000000_" + "A" * 43, http=http)
+        with pytest.raises(InvalidIdError, match="'nope' is not a session id"):
+            await sl.sessions.get("nope")
+    assert recorder.asked == []
+
+
 async def test_an_agent_cannot_reach_another_path_by_a_session_id() -> None:
     recorder = Recorder()
     async with httpx2.AsyncClient(transport=recorder) as http:

@@ -43,6 +43,16 @@ async def test_a_view_leaves_a_lease_with_the_server_for_the_case_that_its_progr
         assert leases == [120, 15, None]
 
 
+async def test_sessions_are_listed_by_one_state_or_by_several() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        session_id = (await world.request(consumer))["id"]
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            for state in ("REQUESTED", ["REQUESTED", "LIVE"]):
+                assert [each.id async for each in sl.sessions.list(state=state)] == [session_id]
+                assert [each.id for each in (await sl.sessions.page(state=state)).items] == [session_id]
+
+
 async def test_a_view_takes_no_operator_of_another_place_unless_it_is_told_to() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
@@ -158,8 +168,54 @@ async def test_a_frame_asked_for_after_the_block_is_refused_as_such_and_not_as_a
                 nursery.start_soon(start_assigned, operator)
                 async with sl.view(5.0, 5.0) as view:
                     nursery.cancel_scope.cancel()
-            with pytest.raises(SessionOverError, match=r"ENDED \(CONSUMER_ENDED\) and has no more frames\. Fetch"):
+            with pytest.raises(SessionOverError, match=r"ENDED \(CONSUMER_ENDED\) and has no more frames: the c"):
                 await view.frame()
+
+
+async def test_a_loop_over_frames_raises_when_the_operator_leaves_and_ends_when_the_view_was_ended() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
+            nursery.start_soon(start_assigned, operator)
+
+            async def seen(is_ended_by: Party) -> int:
+                frames = 0
+                async with sl.view(5.0, 5.0) as view:
+                    world.video.show(view.session.id, 1)
+                    async for _ in view.frames():
+                        frames += 1
+                        data_of(await is_ended_by.key.post(f"/api/v1/sessions/{view.session.id}/end"))
+                return frames
+
+            assert await seen(consumer) == 1
+            with pytest.raises(SessionOverError, match="the operator ended it") as ended:
+                await seen(operator)
+            assert ended.value.end_reason == "OPERATOR_ENDED"
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_loop_over_proved_frames_leaves_out_those_of_a_paused_meter() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
+            world.video.show(session_id, 1)
+            paused = await sl.sessions.frame(session_id)
+            assert paused is not None
+            assert not paused.is_proved, "no position yet"
+
+            async def prove() -> None:
+                while 1 not in world.video.frames_after:
+                    await trio.lowlevel.checkpoint()
+                data_of(await operator.beat())
+                world.video.show(session_id, 2)
+
+            nursery.start_soon(prove)
+            with trio.fail_after(20):
+                async for frame in sl.sessions.frames(session_id, proved=True):
+                    assert (frame.sequence, frame.is_proved) == (2, True)
+                    break
 
 
 async def test_a_view_whose_server_is_gone_says_that_it_tries_to_end_the_session(

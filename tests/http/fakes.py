@@ -112,6 +112,8 @@ class ShownVideo:
         self._clips: dict[str, ClipReply] = {}
         self.clip_seconds: list[int] = []
         """What was asked for."""
+        self.frames_after: list[int | None] = []
+        """The sequences after which frames were asked for."""
         self._shown = trio.Event()
         self._send, self._receive = trio.open_memory_channel[MediaEvent](10_000)
 
@@ -148,6 +150,7 @@ class ShownVideo:
         if self.is_down:
             self.refused.set()
             raise VideoUnavailableError("the engine is down")
+        self.frames_after.append(query.after)
         with trio.move_on_after(query.wait_ms / 1_000):
             while not self._is_newer(ref, query):
                 shown = self._shown

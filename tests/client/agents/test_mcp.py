@@ -124,7 +124,8 @@ async def purchase(client: Client) -> None:
     picture, facts = await first_picture(client, session["sessionId"])
     [attached] = (await client.read_resource(f"sightline://sessions/{session['sessionId']}/frame")).contents
     assert (attached.mime_type, base64.b64decode(attached.blob)[:2]) == ("image/jpeg", b"\xff\xd8")
-    [offered] = await call(client, "get_clip", session_id=session["sessionId"], seconds=3)
+    offered, step = await call(client, "get_clip", session_id=session["sessionId"], seconds=3)
+    assert "Give the link to the user" in json.loads(step["text"])["nextStep"]
     assert (offered["type"], offered["mime_type"]) == ("resource_link", "video/mp4")
     [read] = (await client.read_resource(offered["uri"])).contents
     with av.open(io.BytesIO(base64.b64decode(read.blob))) as container:
@@ -227,10 +228,12 @@ async def test_a_user_who_can_be_asked_decides_whether_a_view_is_requested(
         assert again["sessionId"] == session["sessionId"]
         other = await refusal(client, "request_view", **wish | {"max_charge_usdc": "0.000001"})
         assert other.startswith("CONFLICT: this quote_id was used with other arguments")
-        assert "only_open=false" in other
+        assert f"Its session {session['sessionId']} is LIVE" in other
         await call(client, "end_session", session_id=session["sessionId"])
         over = await refusal(client, "request_view", **wish)
         assert over.startswith(f"SESSION_OVER: session {session['sessionId']}")
+        other = await refusal(client, "request_view", **wish | {"max_charge_usdc": "0.000001"})
+        assert other == over, "whatever the other arguments are"
     # Several processes may serve HTTP, and another one does not know the price.
     price = None if transport == "http" else usdc(session["holdUsdc"])
     assert user.questions == [question(*PLACE, SECONDS, usdc("5"), price)] * 5, "not again for a quote that is used"

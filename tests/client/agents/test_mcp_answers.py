@@ -1,21 +1,24 @@
 """What the tools tell an agent about its next step."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
 import trio
 from mcp import Client
 
-from sightline.ports.ledger import SettlementState
+from sightline.ports.ledger import SettlementState, WalletReading
 from sightline.ports.video import ClipMissing, ClipMissingReason
 from sightline_client import AsyncSightline, usdc
 from sightline_client.mcp_answers import VERIFY_AGAIN
 from sightline_client.mcp_confirm import Confirm, question
 from sightline_client.mcp_server import build_server
 from tests.http.fakes import a_clip
-from tests.http.world import BERLIN, Party, World, open_world
+from tests.http.money.test_wallet import see_block
+from tests.http.world import BERLIN, Party, World, data_of, open_world
 
 PLACE = {"lat": BERLIN["lat"], "lng": BERLIN["lng"], "seconds": 60}
 
@@ -27,6 +30,19 @@ async def agent_of(world: World, party: Party) -> AsyncIterator[Client]:
         yield client
 
 
+async def fund(world: World, party: Party, micro_usdc: int) -> None:
+    """Let the wallet of a party have a balance and an allowance."""
+    head = await world.ledger.chain_head()
+    number = 1 if head is None else head.number + 1
+    reading = WalletReading(
+        address=party.account.address.lower(),
+        balance_micro=micro_usdc,
+        allowance_micro=micro_usdc,
+        block_number=number,
+    )
+    await see_block(world, number, readings=(reading,))
+
+
 async def refusal(client: Client, tool: str, **arguments: Any) -> str:
     result = await client.call_tool(tool, arguments)
     assert result.is_error
@@ -36,6 +52,7 @@ async def refusal(client: Client, tool: str, **arguments: Any) -> str:
 async def test_a_quote_says_what_to_call_and_whether_anybody_is_there() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await fund(world, consumer, 5_000_000)
         async with agent_of(world, consumer) as client:
             nobody = (await client.call_tool("check_place", PLACE)).structured_content
             assert nobody["availableOperators"] == 0
@@ -44,6 +61,30 @@ async def test_a_quote_says_what_to_call_and_whether_anybody_is_there() -> None:
             await operator.beat()
             somebody = (await client.call_tool("check_place", PLACE)).structured_content
             assert "Call request_view" in somebody["nextStep"]
+
+
+async def test_a_quote_says_for_how_many_seconds_the_limits_of_the_key_are_enough() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        blind = await world.party("CONSUMER", scopes=["pricing:read", "sessions:create", "sessions:read"])
+        await operator.go_online()
+        await operator.beat()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            rate = int((await sl.quote(PLACE["lat"], PLACE["lng"], seconds=1)).rate_per_second_micro_usdc)
+        async with agent_of(world, consumer) as client:
+            for seconds, said in (
+                (0, "Funds and limits pay for no second of a view. Tell the user"),
+                (30, "Funds and limits pay for 30 s. Call check_place with at most that many"),
+                (60, "Call request_view"),
+            ):
+                await fund(world, consumer, rate * seconds)
+                place = (await client.call_tool("check_place", PLACE)).structured_content
+                assert place["maxSecondsAffordable"] == seconds
+                assert place["nextStep"].startswith(said)
+        async with agent_of(world, blind) as client:
+            place = (await client.call_tool("check_place", PLACE)).structured_content
+            assert place["maxSecondsAffordable"] is None
+            assert place["nextStep"].startswith("Call request_view")
 
 
 async def test_a_place_whose_only_operator_films_for_the_caller_is_not_called_empty() -> None:
@@ -58,6 +99,18 @@ async def test_a_place_whose_only_operator_films_for_the_caller_is_not_called_em
             said = await refusal(client, "request_view", **wish)
             assert said.startswith(f"NO_OPERATOR: Your own view {session_id} has the operator of this place")
             assert said.endswith("This request is CANCELLED, charged 0 USDC.")
+
+
+async def test_a_key_that_is_not_known_is_a_matter_of_the_user() -> None:
+    async with open_world() as world:
+        built = build_server(lambda _: AsyncSightline(world.base_url, "svc_test_000000_" + "A" * 43))
+        async with Client(built) as client:
+            said = await refusal(client, "wallet")
+    assert said.startswith("NOT_AUTHENTICATED (auth:credential): ")
+    assert said.endswith(
+        "Tell the user to check that the API key of this MCP server is valid. Do not repeat the call until then."
+    )
+    assert "key=" not in said
 
 
 async def test_a_server_that_keeps_no_video_says_so_before_a_link_to_a_clip_is_given() -> None:
@@ -85,6 +138,59 @@ async def test_the_first_picture_of_a_view_is_waited_for() -> None:
             assert [each.type for each in result.content] == ["image", "text"]
 
 
+async def test_a_picture_says_when_it_was_taken_and_how_long_the_view_goes_on() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator, maxDurationSeconds=600))["id"]
+        world.video.show(session_id, 1)
+        async with agent_of(world, consumer) as client, AsyncSightline(world.base_url, consumer.plaintext) as sl:
+            facts = facts_of(await client.call_tool("get_frame", {"session_id": session_id}))
+            frame = await sl.sessions.frame(session_id)
+    assert frame is not None
+    assert datetime.fromisoformat(facts["capturedAt"]) == frame.captured_at
+    assert 500 < facts["secondsLeft"] <= 600
+
+
+async def test_a_picture_of_a_later_moment_is_waited_for() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        world.video.show(session_id, 1)
+        async with agent_of(world, consumer) as client, trio.open_nursery() as nursery:
+
+            async def show() -> None:
+                while 1 not in world.video.frames_after:
+                    await trio.lowlevel.checkpoint()
+                world.video.show(session_id, 2)
+
+            nursery.start_soon(show)
+            began_s = trio.current_time()
+            result = await client.call_tool("get_frame", {"session_id": session_id, "wait_seconds": 1})
+            assert trio.current_time() - began_s >= 1
+            assert facts_of(result)["sequence"] == 2, "the first one was captured before"
+            await client.call_tool("end_session", {"session_id": session_id})
+            with trio.fail_after(20):
+                said = await refusal(client, "get_frame", session_id=session_id, wait_seconds=30)
+            assert "the view is ENDED" in said, "at once"
+
+
+async def test_a_sequence_that_no_frame_has_yet_is_told_with_the_newest_one() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        world.clock.advance(10)
+        world.video.show(session_id, 41)
+        world.clock.advance(-10)  # so that the frame is not too old after the 5 s in which a newer one is waited for
+        async with agent_of(world, consumer) as client:
+            result = await client.call_tool("get_frame", {"session_id": session_id, "after": 9_000})
+        assert result.content[0].text.startswith("`after` 9000 is above the newest sequence, 41. Pass the sequence")
+
+
+def facts_of(result: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(result.content[-1].text)
+    return facts
+
+
 async def test_the_first_video_of_a_view_is_waited_for_before_a_link_to_a_clip_is_given() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
@@ -98,7 +204,7 @@ async def test_the_first_video_of_a_view_is_waited_for_before_a_link_to_a_clip_i
 
             nursery.start_soon(film)
             result = await client.call_tool("get_clip", {"session_id": session_id})
-            assert [each.type for each in result.content] == ["resource_link"]
+            assert [each.type for each in result.content] == ["resource_link", "text"]
             world.video.keep(session_id, ClipMissing(reason=ClipMissingReason.STALE))
             said = await refusal(client, "get_clip", session_id=session_id)
             assert said.endswith("No video has arrived for some seconds. Try again in 1 s.")
@@ -134,6 +240,22 @@ async def test_an_error_begins_with_its_code_and_names_it_once() -> None:
             assert "request another one" not in said
             said = await refusal(client, "get_frame", session_id="abc")
             assert said.startswith("INVALID_ARGUMENT: session_id 'abc' is not the id of a view. Pass the sessionId")
+
+
+async def test_a_message_says_whether_the_operator_has_seen_it() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        async with agent_of(world, consumer) as client:
+            told = await client.call_tool("tell_operator", {"session_id": session_id, "text": "turn left"})
+            assert "wait_seconds" in told.structured_content["nextStep"]
+            await client.call_tool("tell_operator", {"session_id": session_id, "text": "closer"})
+            data_of(await operator.key.post(f"/api/v1/sessions/{session_id}/messages/shown", {"number": 1}))
+            session = (await client.call_tool("get_session", {"session_id": session_id})).structured_content
+    assert session["messages"] == [
+        {"number": 1, "text": "turn left", "shown": True},
+        {"number": 2, "text": "closer", "shown": False},
+    ]
 
 
 async def test_a_refused_payment_is_not_called_one_that_takes_seconds() -> None:

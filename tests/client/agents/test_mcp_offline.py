@@ -84,7 +84,10 @@ async def test_a_user_is_not_asked_about_a_view_that_the_mandate_cannot_pay(
         "expiresAt": "2030-01-01T00:00:00.000Z", "lat": 1, "lng": 2,
     }  # fmt: skip
     names = ("environment", "chainName", "rpcUrl", "explorerUrl", "usdcAddress", "settlementAddress")
+    funds = ("trackedBalance", "trackedAllowance", "availableMicroUsdc", "heldMicroUsdc")
+    wallet = {"workspaceId": "", "walletAddress": "", "lastSyncBlock": "1", "updatedAt": quote["expiresAt"]}
     known: dict[str, dict[str, Any]] = {
+        "/api/v1/wallet": wallet | dict.fromkeys(funds, "5000000"),
         "/api/v1/sessions": {"items": []},
         "/api/v1/config": dict.fromkeys(names, "") | {"chainId": 1, "isEscrow": True},
         "/api/v1/wallet/mandate": mandate | limits | {"heldToday": held_today},
@@ -102,7 +105,8 @@ async def test_a_user_is_not_asked_about_a_view_that_the_mandate_cannot_pay(
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
         built = build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", http=http), lambda _ctx: Confirm.AUTO)
         async with Client(built, elicitation_callback=decline) as client:
-            assert not (await client.call_tool("check_place", {"lat": 1, "lng": 2, "seconds": 60})).is_error
+            place = (await client.call_tool("check_place", {"lat": 1, "lng": 2, "seconds": 60})).structured_content
+            assert place["maxSecondsAffordable"] == max(0, (1_000_000 - int(held_today)) // 1_000) * (left_s > 0)
             said = str((await client.call_tool("request_view", WISH | {"max_charge_usdc": "1"})).content[0])
     assert len(questions) == (refused is None)
     assert (refused or "DECLINED") in said
@@ -215,12 +219,16 @@ async def test_a_host_is_shown_a_prompt_resources_and_the_version() -> None:
         resources = [each.uri_template for each in (await client.list_resource_templates()).resource_templates]
         wish = {"lat": "52.5", "lng": "13.4", "question": "How many buses?"}
         [message] = (await client.get_prompt("watch_place", wish)).messages
+        [limited] = (await client.get_prompt("watch_place", wish | {"budget_usdc": "0.30"})).messages
         assert client.server_info.version == version("sightline-client")
     session = "sightline://sessions/{session_id}"
     assert resources == [f"{session}/frame", session + "/clip/{seconds}", f"{session}/receipt"]
     assert "52.5, 13.4" in message.content.text
     assert "How many buses?" in message.content.text
-    assert "at most 0.10 USDC" in message.content.text
+    assert "USDC" not in message.content.text, "no budget is invented"
+    assert "Ask me for a budget before you buy" in message.content.text
+    assert "for at most 0.30 USDC" in limited.content.text
+    assert "Ask me" not in limited.content.text
 
 
 @pytest.mark.parametrize(
@@ -242,13 +250,39 @@ async def test_a_prompt_that_cannot_be_made_is_refused_as_invalid_params(
 async def test_wrong_arguments_are_named_in_one_line() -> None:
     async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
         answer = await client.call_tool("check_place", {"lat": 100, "lng": "east"})
+        unlimited = await client.call_tool("request_view", WISH)
     assert answer.is_error
-    assert answer.content[0].text == ("INVALID_ARGUMENT: lat: must be at most 90; lng: must be a number")
+    assert answer.content[0].text == (
+        "INVALID_ARGUMENT: lat: must be at most 90; lng: must be a number (degrees, not a name)"
+    )
+    assert unlimited.content[0].text == "INVALID_ARGUMENT: max_charge_usdc: is missing (ask the user for a budget)"
+
+
+async def test_a_server_that_is_not_reached_is_a_matter_of_the_user_and_not_of_arguments_of_python() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        said = (await client.call_tool("wallet", {})).content[0].text
+    assert said.startswith("NOT_REACHED: Cannot reach http://127.0.0.1:9 (")
+    assert said.endswith("Tell the user to check that the server runs. Do not repeat the call until then.")
+    assert "url=" not in said
+
+
+async def test_what_answers_in_place_of_the_server_is_a_matter_of_the_user() -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, text="<html>")
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        built = build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", http=http))
+        async with Client(built) as client:
+            said = (await client.call_tool("wallet", {})).content[0].text
+    assert said == (
+        "INVALID_RESPONSE: http://127.0.0.1:9 answered 200 with a body that is not Sightline's. Tell the user to check "
+        "that its address is right. Do not repeat the call until then."
+    )
 
 
 async def test_a_resource_that_cannot_be_read_says_why() -> None:
     async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
-        with pytest.raises(MCPError, match="NotReachedError: Cannot reach"):
+        with pytest.raises(MCPError, match="NOT_REACHED: Cannot reach"):
             await client.read_resource(f"sightline://sessions/{WISH['quote_id']}/frame")
         with pytest.raises(MCPError, match="INVALID_ARGUMENT: session_id 'none' is not the id of a view"):
             await client.read_resource("sightline://sessions/none/frame")

@@ -227,7 +227,7 @@ function Assigned() {
       {mine.some(isPaused) && <Banner id="job-paused" kind="bad" icon="pause">{t("jobPaused")}</Banner>}
       <ul class="rows">
         {mine.map((each) => (
-          <li key={each.id}>
+          <li key={each.id} class="job-row">
             <a class="list-main" href={link("watch", each.id)}>
               <strong>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
               <small>{each.instructions && `${point(each.requestedLat, each.requestedLng)} · `}{t("withinOnly", { radius: metres(each.radiusMeters) })}</small>

@@ -53,7 +53,7 @@ export function Requests({ client, workspaceId, isOffline, at, changes, onAccept
       ) : (
         <ul class="rows">
           {items.value.map((each) => (
-            <li key={each.id}>
+            <li key={each.id} class="job-row">
               <div class="list-main">
                 <strong class="two-lines" title={each.instructions ?? ""}>{each.instructions || point(each.requestedLat, each.requestedLng)}</strong>
                 <small>{each.instructions && `${point(each.requestedLat, each.requestedLng)} · `}<Town lat={each.requestedLat} lng={each.requestedLng} /></small>

@@ -21,7 +21,7 @@ SightlineError
 ├── NotReachedError                 no connection to the server; the call had no effect
 ├── InvalidResponseError            the answer is not that of a Sightline server
 ├── InvalidArgumentError            an argument cannot be used; nothing was sent. It is a ValueError too
-│   └── InvalidIdError              an id has characters that no id has
+│   └── InvalidIdError              an id has not the form of one
 ├── MaxChargeError                  the price exceeds max_charge; nothing was requested
 ├── NoOperatorError                 no operator was available in time; the session was cancelled
 ├── SessionOverError                the session is over: it never became LIVE, or has no more frames
@@ -39,6 +39,7 @@ from decimal import Decimal
 from typing import ClassVar, Final
 
 from sightline_client.verification import Verification
+from sightline_client.wording import ENDED
 
 NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
 NEXT_STEPS: Mapping[str, str] = {
@@ -261,10 +262,12 @@ class NotReachedError(SightlineError):
     """No connection to the server could be made. The call had no effect.
 
     Attributes:
+        reason: Why the connection failed.
         is_final: Whether another attempt would fail in the same way.
     """
 
     def __init__(self, url: str, reason: str, *, is_default: bool = False) -> None:
+        self.reason = reason
         self.is_final = url.startswith("https://") and any(sign in reason for sign in _NO_TLS)
         step = "Check url= or SIGHTLINE_URL, and that the server runs."
         if self.is_final:
@@ -296,10 +299,10 @@ class ClientClosedError(SightlineError):
 
 
 class InvalidIdError(InvalidArgumentError):
-    """An id of a call has characters that no id has. Nothing was sent."""
+    """An id of a call has not the form of one. Nothing was sent."""
 
-    def __init__(self, value: str) -> None:
-        super().__init__(f"{value[:80]!r} is not an id. Pass the id as the server returned it.")
+    def __init__(self, value: str, kind: str = "an id") -> None:
+        super().__init__(f"{value[:80]!r} is not {kind}. Pass the id as the server returned it.")
 
 
 _MISTAKEN_FOR_USDC: Final = 100
@@ -345,7 +348,7 @@ class NoOperatorError(SightlineError):
 
 
 class SessionOverError(SightlineError):
-    """The session ended before it became LIVE, or a frame was asked for after its end.
+    """The session ended before it became LIVE, or by another's doing, or a frame was asked for after its end.
 
     Attributes:
         session_id: The session.
@@ -357,8 +360,9 @@ class SessionOverError(SightlineError):
         self.session_id = session_id
         self.state = state
         self.end_reason = end_reason
+        why = ENDED.get(str(end_reason), "it is over")
         step = (
-            "and has no more frames. Fetch frames inside the block of the view, or request another view."
+            f"and has no more frames: {why}. Request another view, and fetch its frames inside of its block."
             if was_live
             else "and never became LIVE. Request it again."
         )

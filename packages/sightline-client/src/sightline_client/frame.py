@@ -91,6 +91,11 @@ class Frame:
             location=FrameLocation.parse(headers["x-svc-location"]),
         )
 
+    @property
+    def is_proved(self) -> bool:
+        """Whether the meter ran and the position was inside the geofence: a frame that is paid for."""
+        return self.meter_state == "RUNNING" and self.in_geofence is True
+
     def numpy(self, colorspace: str = "BGR") -> "numpy.ndarray[tuple[int, int, int], numpy.dtype[numpy.uint8]]":
         """Decode to an array of height x width x 3. BGR is what OpenCV expects; RGB is possible too.
 

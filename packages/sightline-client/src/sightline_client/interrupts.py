@@ -35,6 +35,7 @@ class _SigintHandler:
         self._views = 0
         self._endings: list[float] = []
         self._has_kept = False
+        self.received = 0
         self._previous: Callable[[int, FrameType | None], Any] = signal.default_int_handler
 
     def attach(self) -> bool:
@@ -73,6 +74,7 @@ class _SigintHandler:
         self._previous(signal.SIGINT, inspect.currentframe())
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.received += 1
         is_late = bool(self._endings) and monotonic_s() - self._endings[0] > PATIENCE_S
         if not is_late and (self._endings or _is_uninterrupted(frame)):
             self._has_kept = True
@@ -98,9 +100,16 @@ class ViewInterrupts:
     def __init__(self) -> None:
         self._is_open = False
         self._ending_since_s: float | None = None
+        self._received_before = 0
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a SIGINT came since `open`; it may reach the view as the cancellation of its task."""
+        return self._is_open and _sigint.received > self._received_before
 
     def open(self) -> None:
         """Begin to keep signals that arrive in `uninterrupted` functions."""
+        self._received_before = _sigint.received
         self._is_open = self._is_open or _sigint.attach()
 
     def begin_end(self) -> None:

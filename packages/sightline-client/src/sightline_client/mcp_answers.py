@@ -17,6 +17,7 @@ from sightline_client.models import (
 )
 from sightline_client.models.base import Time
 from sightline_client.money import MicroUsdc, usdc
+from sightline_client.runtime import SECONDS_MAX
 from sightline_client.wording import LACKS
 
 ANOTHER_VIEW: Final = "For another view call check_place."
@@ -34,11 +35,25 @@ YOURS_RUNS_THERE: Final = (
     "Your own view {session_id} has the operator of this place, so nobody else is free there. Call get_session or "
     "get_frame with it, or end_session before you ask for another view."
 )
+TOO_LONG: Final = (
+    "Funds and limits pay for {seconds} s. Call check_place with at most that many seconds, or tell the user what the "
+    "tool wallet shows."
+)
+UNFUNDED: Final = (
+    "Funds and limits pay for no second of a view. Tell the user: the tool wallet shows balance, allowance and limits."
+)
 VIEW_NEXT: Final = (
     "Call request_view with this quoteId, the same lat, lng and seconds, and a max_charge_usdc of at least priceUsdc "
     "that the user agrees to."
 )
-LOOK_AFTER: Final = "Call get_frame after some seconds. The meter runs until end_session."
+CLIP_NEXT: Final = (
+    "Give the link to the user, and read it soon: the file has the last seconds before it is read. To look yourself, "
+    "call get_frame. The meter runs until end_session."
+)
+LOOK_AFTER: Final = (
+    "Call get_frame with wait_seconds 5 to see what changed. The meter runs until end_session. get_session says "
+    "whether the message was shown."
+)
 NOTHING_ADDED: Final = "Nothing was added: the view has {seconds} s from its start already. Ask for more in all."
 NO_MANDATE: Final = (
     "This service holds the amount of a view before it starts, and the workspace has no mandate under which its API "
@@ -70,12 +85,16 @@ class PlaceAnswer(Answer):
     seconds: int
     available_operators: Annotated[int, Field(description="Operators who are free at the place now")]
     own_session_id: Annotated[str | None, Field(description="Your running view that has the operator of this place")]
+    max_seconds_affordable: Annotated[
+        int | None, Field(description="Seconds that funds and limits of this API key pay for; null: not known")
+    ]
     expires_at: Time
     next_step: Annotated[str, Field(description="What to call next")]
 
     @classmethod
-    def of(cls, quote: Quote) -> "PlaceAnswer":
-        """Show a quote."""
+    def of(cls, quote: Quote, available: MicroUsdc | None) -> "PlaceAnswer":
+        """Show a quote. `available` is the most that a view can cost, if that is known."""
+        affordable_s = None if available is None else min(SECONDS_MAX, quote.affordable_s(available))
         return cls(
             quote_id=quote.quote_id,
             price_usdc=str(quote.estimated_total_micro_usdc.usdc),
@@ -83,17 +102,28 @@ class PlaceAnswer(Answer):
             seconds=quote.duration_seconds,
             available_operators=quote.available_operators,
             own_session_id=quote.own_session_id,
+            max_seconds_affordable=affordable_s,
             expires_at=quote.expires_at,
-            next_step=_next_step(quote),
+            next_step=_next_step(quote, affordable_s),
         )
 
 
-def _next_step(quote: Quote) -> str:
-    if quote.available_operators:
-        return VIEW_NEXT
-    if quote.own_session_id is None:
-        return NOBODY_THERE
-    return YOURS_RUNS_THERE.format(session_id=quote.own_session_id)
+def _next_step(quote: Quote, affordable_s: int | None) -> str:
+    if quote.own_session_id is not None:
+        return YOURS_RUNS_THERE.format(session_id=quote.own_session_id)
+    if affordable_s is not None and affordable_s < quote.duration_seconds:
+        return TOO_LONG.format(seconds=affordable_s) if affordable_s else UNFUNDED
+    return VIEW_NEXT if quote.available_operators else NOBODY_THERE
+
+
+class MessageAnswer(Answer):
+    """A message to the operator of a session."""
+
+    number: Annotated[int, Field(description="Counts the messages of the session from 1")]
+    text: str
+    shown: Annotated[
+        bool, Field(description="Whether the operator's device has shown it; a plain camera never says so")
+    ]
 
 
 class SessionAnswer(Answer):
@@ -110,6 +140,9 @@ class SessionAnswer(Answer):
     charged_usdc: Annotated[str, Field(description="USDC as decimal text; 0 until the session is over")]
     hold_usdc: Annotated[str | None, Field(description="The most that it can cost, in USDC; null when it is over")]
     expires_at: Time | None
+    messages: Annotated[
+        list[MessageAnswer], Field(description="While LIVE: the newest 10 messages to the operator, oldest first")
+    ]
     next_step: Annotated[str | None, Field(description="What to call next")]
 
     @classmethod
@@ -127,6 +160,7 @@ class SessionAnswer(Answer):
             charged_usdc=str(session.charged_micro_usdc.usdc),
             hold_usdc=None if session.state.is_over else str(session.hold_micro_usdc.usdc),
             expires_at=session.expires_at,
+            messages=[MessageAnswer(number=sent.number, text=sent.text, shown=sent.shown) for sent in session.messages],
             next_step=NEXT_STEP.get(session.state),
         )
 

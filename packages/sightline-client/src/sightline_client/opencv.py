@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from sightline_client._sync.view import View
+from sightline_client.errors import SessionOverError
 from sightline_client.frame import Frame
 from sightline_client.interrupts import uninterrupted
 
@@ -44,7 +45,8 @@ class VideoCapture:
         return self._is_open
 
     def read(self) -> "tuple[bool, numpy.ndarray | None]":
-        """Wait for the next picture: (True, BGR array), or (False, None) when the session is over.
+        """Wait for the next picture: (True, BGR array), or (False, None) when the session is over, for whatever reason:
+        `view.session.end_reason` tells it.
 
         A picture is returned once, and pictures older than 2 s are never returned: while no video arrives, this waits.
         """
@@ -52,7 +54,7 @@ class VideoCapture:
             return False, None
         try:
             self.frame = next(self._frames)
-        except StopIteration:
+        except (StopIteration, SessionOverError):
             self.release()
             return False, None
         picture = self.frame.numpy()

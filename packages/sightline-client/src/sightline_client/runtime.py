@@ -17,6 +17,12 @@ T = TypeVar("T")
 REQUESTED_SESSION = "requested_session"
 """Attribute of the log record by which a view tells the session that it has requested."""
 
+INTERRUPTED_SESSION = "interrupted_session"
+"""Attribute of the log record by which a view tells that it has ended its session after Ctrl-C."""
+
+SECONDS_MAX = 14_400
+"""Longest duration of a session."""
+
 monotonic_s = time.monotonic
 unix_s = time.time
 

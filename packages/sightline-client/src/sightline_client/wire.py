@@ -7,12 +7,25 @@ from urllib.parse import urlsplit
 
 from sightline_client.errors import InvalidArgumentError, InvalidIdError
 from sightline_client.models import ApiKeyLimits
+from sightline_client.runtime import SECONDS_MAX
 
 PAGES = ("api/v1", "console", "docs", "manual", "mcp", "openapi.json")
 """Paths of a server that are not its own URL."""
 KEY = re.compile(r"svc_(test|live)_[0-9a-f]{6}_[0-9A-Za-z]{43}", re.ASCII)
 """An API key. The access tokens of OAuth, the keys of views and those of share links have the same form."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
+SESSION_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+
+
+def session_segment(value: str) -> str:
+    """Return the id of a session as one segment of a path.
+
+    Raises:
+        InvalidIdError: It has not the form of one.
+    """
+    if not SESSION_ID.fullmatch(value):
+        raise InvalidIdError(value, "a session id")
+    return value
 
 
 def segment(value: str) -> str:
@@ -83,10 +96,14 @@ def session_seconds(value: Any) -> Any:
     """Return a duration that a session can be asked for with.
 
     Raises:
-        InvalidArgumentError: It is no number, or below 1.
+        InvalidArgumentError: It is no number, below 1, or above 14,400.
     """
     if not isinstance(value, int | float) or not value >= 1:
         raise InvalidArgumentError(f"seconds={value!r} is not a duration. Pass a whole number of seconds, at least 1.")
+    if value > SECONDS_MAX:
+        raise InvalidArgumentError(
+            f"seconds={value!r} is above {SECONDS_MAX}, the longest duration. Pass at most that."
+        )
     return value
 
 
@@ -96,9 +113,12 @@ def given(**fields: object) -> dict[str, object]:
 
 
 def _wire(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return value
+    return iso(value) if isinstance(value, datetime) else value
+
+
+def iso(instant: datetime) -> str:
+    """Return an instant as ISO 8601 in UTC with milliseconds."""
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def wire_limits(limits: ApiKeyLimits) -> dict[str, str]:

@@ -64,7 +64,7 @@ from sightline_client.models import (
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.runtime import async_sleep, monotonic_s
 from sightline_client.signers import require_wallet, require_wallet_of
-from sightline_client.wire import given, segment, session_seconds, wire_limits
+from sightline_client.wire import given, segment, session_seconds, session_segment, wire_limits
 from sightline_client.wording import LACKS
 
 SIGN_IN_ATTEMPTS = 3
@@ -376,17 +376,17 @@ class AsyncSessions:
         Raises:
             NotFoundError: The session has no open hold.
         """
-        return await self._transport.get(Statement, f"/sessions/{segment(session_id)}/statement")
+        return await self._transport.get(Statement, f"/sessions/{session_segment(session_id)}/statement")
 
     async def get(self, session_id: str) -> Session:
         """Read a session."""
-        return await self._transport.get(Session, f"/sessions/{segment(session_id)}")
+        return await self._transport.get(Session, f"/sessions/{session_segment(session_id)}")
 
     async def page(
         self,
         *,
         view: str | None = None,
-        state: Iterable[str] = (),
+        state: str | Iterable[str] = (),
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         limit: int | None = None,
@@ -396,10 +396,11 @@ class AsyncSessions:
 
         Args:
             view: `consumer`, `operator` or `open`; default: all sessions of the workspace.
+            state: One state such as "ENDED", or several; default: all.
         """
         query = given(
             view=view,
-            state=list(state) or None,
+            state=([state] if isinstance(state, str) else list(state)) or None,
             createdAfter=created_after,
             createdBefore=created_before,
             limit=limit,
@@ -411,14 +412,14 @@ class AsyncSessions:
         self,
         *,
         view: str | None = None,
-        state: Iterable[str] = (),
+        state: str | Iterable[str] = (),
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Session]:
         """Iterate over all sessions, newest first. Reads one page of `limit` at a time."""
         cursor: str | None = None
-        states = list(state)
+        states = [state] if isinstance(state, str) else list(state)
         while True:
             page = await self.page(
                 view=view,
@@ -441,28 +442,30 @@ class AsyncSessions:
             UnavailableError: No operator is available (`dispatch:noOperator`). This is not repeated.
         """
         return await self._transport.change(
-            AssignedSession, "POST", f"/sessions/{segment(session_id)}/dispatch", key=idempotency_key
+            AssignedSession, "POST", f"/sessions/{session_segment(session_id)}/dispatch", key=idempotency_key
         )
 
     async def accept(self, session_id: str, operator_workspace_id: str) -> AssignedSession:
         """Accept an open session as its operator."""
         body = {"operatorWorkspaceId": operator_workspace_id}
-        return await self._transport.change(AssignedSession, "POST", f"/sessions/{segment(session_id)}/accept", body)
+        return await self._transport.change(
+            AssignedSession, "POST", f"/sessions/{session_segment(session_id)}/accept", body
+        )
 
     async def start(self, session_id: str) -> StartedSession:
         """Start an assigned session as its operator. The answer has the URL to publish to."""
-        return await self._transport.change(StartedSession, "POST", f"/sessions/{segment(session_id)}/start")
+        return await self._transport.change(StartedSession, "POST", f"/sessions/{session_segment(session_id)}/start")
 
     async def decline(self, session_id: str) -> Session:
         """Refuse an assigned session as its operator; it is open again for others.
 
         Later than 20 s after the assignment it counts as a no-show of the operator's wallet.
         """
-        return await self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/decline")
+        return await self._transport.change(Session, "POST", f"/sessions/{session_segment(session_id)}/decline")
 
     async def extension_terms(self, session_id: str, *, seconds: int) -> ExtensionTerms:
         """Return what the payer signs to extend a LIVE session, where the server holds its amount in escrow."""
-        path = f"/sessions/{segment(session_id)}/extend/terms"
+        path = f"/sessions/{session_segment(session_id)}/extend/terms"
         return await self._transport.get(ExtensionTerms, path, given(seconds=session_seconds(seconds)))
 
     async def extend(
@@ -494,7 +497,7 @@ class AsyncSessions:
             payment=payment,
         )
         return await self._transport.change(
-            Session, "POST", f"/sessions/{segment(session_id)}/extend", body, key=idempotency_key
+            Session, "POST", f"/sessions/{session_segment(session_id)}/extend", body, key=idempotency_key
         )
 
     async def message(self, session_id: str, text: str, *, idempotency_key: str | None = None) -> Session:
@@ -506,7 +509,7 @@ class AsyncSessions:
             InvalidStateError: The session is not LIVE, or has 200 messages (`session:messages`).
             RateLimitedError: More than 10 messages in a minute (`session:messages`). This is not repeated.
         """
-        path = f"/sessions/{segment(session_id)}/messages"
+        path = f"/sessions/{session_segment(session_id)}/messages"
         return await self._transport.change(Session, "POST", path, {"text": text}, key=idempotency_key)
 
     async def mark_messages_shown(self, session_id: str, number: int) -> Session:
@@ -515,18 +518,20 @@ class AsyncSessions:
         Raises:
             InvalidStateError: The session is not LIVE.
         """
-        path = f"/sessions/{segment(session_id)}/messages/shown"
+        path = f"/sessions/{session_segment(session_id)}/messages/shown"
         return await self._transport.change(Session, "POST", path, {"number": number})
 
     async def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
         return await self._transport.change(
-            Session, "POST", f"/sessions/{segment(session_id)}/end", key=idempotency_key
+            Session, "POST", f"/sessions/{session_segment(session_id)}/end", key=idempotency_key
         )
 
     async def cancel(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """Cancel a session that has no operator yet."""
-        return await self._transport.change(Session, "DELETE", f"/sessions/{segment(session_id)}", key=idempotency_key)
+        return await self._transport.change(
+            Session, "DELETE", f"/sessions/{session_segment(session_id)}", key=idempotency_key
+        )
 
     async def cancel_all_assignments(self) -> CancelledAssignments:
         """Give back all assigned sessions that were not started, as their operator."""
@@ -534,7 +539,7 @@ class AsyncSessions:
 
     async def meter(self, session_id: str) -> Meter:
         """Read clean seconds and charge."""
-        return await self._transport.get(Meter, f"/sessions/{segment(session_id)}/meter")
+        return await self._transport.get(Meter, f"/sessions/{session_segment(session_id)}/meter")
 
     async def meter_events(self, session_id: str) -> AsyncIterator[MeterEvent]:
         """Iterate over the recorded events, oldest first."""
@@ -552,11 +557,11 @@ class AsyncSessions:
     ) -> MeterEventPage:
         """Read one page of recorded events, oldest first."""
         query = given(limit=limit, cursor=cursor)
-        return await self._transport.get(MeterEventPage, f"/sessions/{segment(session_id)}/meter/events", query)
+        return await self._transport.get(MeterEventPage, f"/sessions/{session_segment(session_id)}/meter/events", query)
 
     async def receipt(self, session_id: str) -> AsyncReceipt:
         """Read the receipt of a session that is over. `settled_receipt` also waits until it is paid."""
-        data = await self._transport.data("GET", f"/sessions/{segment(session_id)}/receipt")
+        data = await self._transport.data("GET", f"/sessions/{session_segment(session_id)}/receipt")
         return AsyncReceipt(data)
 
     async def settled_receipt(
@@ -602,7 +607,7 @@ class AsyncSessions:
 
     async def viewer_token(self, session_id: str) -> ViewerToken:
         """Get the WHEP URL of a LIVE session."""
-        return await self._transport.get(ViewerToken, f"/sessions/{segment(session_id)}/viewer-token")
+        return await self._transport.get(ViewerToken, f"/sessions/{session_segment(session_id)}/viewer-token")
 
     async def share(self, session_id: str, *, expires_in_seconds: int = 3_600, label: str = "") -> MadeShare:
         """Make a link by which others see the view, read-only; for its consumer.
@@ -614,25 +619,25 @@ class AsyncSessions:
             label: For the list of links; at most 80 characters.
         """
         body = {"expiresInSeconds": expires_in_seconds, "label": label}
-        data = await self._transport.data("POST", f"/sessions/{segment(session_id)}/shares", body=body)
+        data = await self._transport.data("POST", f"/sessions/{session_segment(session_id)}/shares", body=body)
         return MadeShare.model_validate(data)
 
     async def shares(self, session_id: str) -> Sequence[Share]:
         """List the newest 100 links of a session, ended ones included."""
-        return (await self._transport.get(ShareList, f"/sessions/{segment(session_id)}/shares")).items
+        return (await self._transport.get(ShareList, f"/sessions/{session_segment(session_id)}/shares")).items
 
     async def revoke_share(self, session_id: str, share_id: str) -> Share:
         """End a link now and disconnect the viewers that use it."""
-        path = f"/sessions/{segment(session_id)}/shares/{segment(share_id)}"
+        path = f"/sessions/{session_segment(session_id)}/shares/{segment(share_id)}"
         return await self._transport.change(Share, "DELETE", path)
 
     async def shared(self, session_id: str) -> SharedView:
         """Read what a share link shows; with the key of a link, or as a party of the session."""
-        return await self._transport.get(SharedView, f"/sessions/{segment(session_id)}/shared")
+        return await self._transport.get(SharedView, f"/sessions/{session_segment(session_id)}/shared")
 
     async def settlement(self, session_id: str) -> Settlement:
         """Read the payment."""
-        return await self._transport.get(Settlement, f"/settlements/{segment(session_id)}")
+        return await self._transport.get(Settlement, f"/settlements/{session_segment(session_id)}")
 
     async def frame(
         self,
@@ -660,7 +665,7 @@ class AsyncSessions:
             FrameNotAvailableError: No frame is decoded yet (`frame:notDecoded`), or the newest is too old.
         """
         query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms, signed=signed)
-        response = await self._transport.send("GET", f"/sessions/{segment(session_id)}/frame", query=query)
+        response = await self._transport.send("GET", f"/sessions/{session_segment(session_id)}/frame", query=query)
         return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
 
     def frames(
@@ -671,8 +676,11 @@ class AsyncSessions:
         width: int | None = None,
         quality: int | None = None,
         signed: bool | None = None,
+        proved: bool = False,
     ) -> AsyncFrames:
         """Iterate over new frames of a session that is LIVE, each once, until it is over; see `view.frames`.
+
+        The loop ends whatever the reason is: `get` reads it.
 
         Raises:
             InvalidArgumentError: fps is not above 0, or width below 1. The call raises it, not the iteration.
@@ -683,7 +691,7 @@ class AsyncSessions:
                 session_id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
             )
 
-        return AsyncFrames(fetch, fps=fps, width=width)
+        return AsyncFrames(fetch, fps=fps, width=width, proved=proved)
 
     async def clip(self, session_id: str, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file. It starts at the keyframe before them.
@@ -698,12 +706,12 @@ class AsyncSessions:
             InvalidInputError: The server keeps no video (`clip:off`), or cannot sign it (`clip:signed`).
         """
         query = given(seconds=seconds, signed=signed)
-        response = await self._transport.send("GET", f"/sessions/{segment(session_id)}/clip", query=query)
+        response = await self._transport.send("GET", f"/sessions/{session_segment(session_id)}/clip", query=query)
         return Clip.parse(response.content, response.headers)
 
     def events(self, session_id: str) -> AsyncEvents:
         """Follow a session and its meter: `async with sl.sessions.events(id) as events`."""
-        return AsyncEvents(self._transport, f"/sessions/{segment(session_id)}/events")
+        return AsyncEvents(self._transport, f"/sessions/{session_segment(session_id)}/events")
 
 
 class AsyncWallets:

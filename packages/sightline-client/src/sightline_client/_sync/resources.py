@@ -64,7 +64,7 @@ from sightline_client.models import (
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.runtime import monotonic_s, sync_sleep
 from sightline_client.signers import require_wallet, require_wallet_of
-from sightline_client.wire import given, segment, session_seconds, wire_limits
+from sightline_client.wire import given, segment, session_seconds, session_segment, wire_limits
 from sightline_client.wording import LACKS
 
 SIGN_IN_ATTEMPTS = 3
@@ -374,17 +374,17 @@ class Sessions:
         Raises:
             NotFoundError: The session has no open hold.
         """
-        return self._transport.get(Statement, f"/sessions/{segment(session_id)}/statement")
+        return self._transport.get(Statement, f"/sessions/{session_segment(session_id)}/statement")
 
     def get(self, session_id: str) -> Session:
         """Read a session."""
-        return self._transport.get(Session, f"/sessions/{segment(session_id)}")
+        return self._transport.get(Session, f"/sessions/{session_segment(session_id)}")
 
     def page(
         self,
         *,
         view: str | None = None,
-        state: Iterable[str] = (),
+        state: str | Iterable[str] = (),
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         limit: int | None = None,
@@ -394,10 +394,11 @@ class Sessions:
 
         Args:
             view: `consumer`, `operator` or `open`; default: all sessions of the workspace.
+            state: One state such as "ENDED", or several; default: all.
         """
         query = given(
             view=view,
-            state=list(state) or None,
+            state=([state] if isinstance(state, str) else list(state)) or None,
             createdAfter=created_after,
             createdBefore=created_before,
             limit=limit,
@@ -409,14 +410,14 @@ class Sessions:
         self,
         *,
         view: str | None = None,
-        state: Iterable[str] = (),
+        state: str | Iterable[str] = (),
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         limit: int | None = None,
     ) -> Iterator[Session]:
         """Iterate over all sessions, newest first. Reads one page of `limit` at a time."""
         cursor: str | None = None
-        states = list(state)
+        states = [state] if isinstance(state, str) else list(state)
         while True:
             page = self.page(
                 view=view,
@@ -439,28 +440,28 @@ class Sessions:
             UnavailableError: No operator is available (`dispatch:noOperator`). This is not repeated.
         """
         return self._transport.change(
-            AssignedSession, "POST", f"/sessions/{segment(session_id)}/dispatch", key=idempotency_key
+            AssignedSession, "POST", f"/sessions/{session_segment(session_id)}/dispatch", key=idempotency_key
         )
 
     def accept(self, session_id: str, operator_workspace_id: str) -> AssignedSession:
         """Accept an open session as its operator."""
         body = {"operatorWorkspaceId": operator_workspace_id}
-        return self._transport.change(AssignedSession, "POST", f"/sessions/{segment(session_id)}/accept", body)
+        return self._transport.change(AssignedSession, "POST", f"/sessions/{session_segment(session_id)}/accept", body)
 
     def start(self, session_id: str) -> StartedSession:
         """Start an assigned session as its operator. The answer has the URL to publish to."""
-        return self._transport.change(StartedSession, "POST", f"/sessions/{segment(session_id)}/start")
+        return self._transport.change(StartedSession, "POST", f"/sessions/{session_segment(session_id)}/start")
 
     def decline(self, session_id: str) -> Session:
         """Refuse an assigned session as its operator; it is open again for others.
 
         Later than 20 s after the assignment it counts as a no-show of the operator's wallet.
         """
-        return self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/decline")
+        return self._transport.change(Session, "POST", f"/sessions/{session_segment(session_id)}/decline")
 
     def extension_terms(self, session_id: str, *, seconds: int) -> ExtensionTerms:
         """Return what the payer signs to extend a LIVE session, where the server holds its amount in escrow."""
-        path = f"/sessions/{segment(session_id)}/extend/terms"
+        path = f"/sessions/{session_segment(session_id)}/extend/terms"
         return self._transport.get(ExtensionTerms, path, given(seconds=session_seconds(seconds)))
 
     def extend(
@@ -492,7 +493,7 @@ class Sessions:
             payment=payment,
         )
         return self._transport.change(
-            Session, "POST", f"/sessions/{segment(session_id)}/extend", body, key=idempotency_key
+            Session, "POST", f"/sessions/{session_segment(session_id)}/extend", body, key=idempotency_key
         )
 
     def message(self, session_id: str, text: str, *, idempotency_key: str | None = None) -> Session:
@@ -504,7 +505,7 @@ class Sessions:
             InvalidStateError: The session is not LIVE, or has 200 messages (`session:messages`).
             RateLimitedError: More than 10 messages in a minute (`session:messages`). This is not repeated.
         """
-        path = f"/sessions/{segment(session_id)}/messages"
+        path = f"/sessions/{session_segment(session_id)}/messages"
         return self._transport.change(Session, "POST", path, {"text": text}, key=idempotency_key)
 
     def mark_messages_shown(self, session_id: str, number: int) -> Session:
@@ -513,16 +514,20 @@ class Sessions:
         Raises:
             InvalidStateError: The session is not LIVE.
         """
-        path = f"/sessions/{segment(session_id)}/messages/shown"
+        path = f"/sessions/{session_segment(session_id)}/messages/shown"
         return self._transport.change(Session, "POST", path, {"number": number})
 
     def end(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """End a LIVE session, or an ASSIGNED one as its consumer."""
-        return self._transport.change(Session, "POST", f"/sessions/{segment(session_id)}/end", key=idempotency_key)
+        return self._transport.change(
+            Session, "POST", f"/sessions/{session_segment(session_id)}/end", key=idempotency_key
+        )
 
     def cancel(self, session_id: str, *, idempotency_key: str | None = None) -> Session:
         """Cancel a session that has no operator yet."""
-        return self._transport.change(Session, "DELETE", f"/sessions/{segment(session_id)}", key=idempotency_key)
+        return self._transport.change(
+            Session, "DELETE", f"/sessions/{session_segment(session_id)}", key=idempotency_key
+        )
 
     def cancel_all_assignments(self) -> CancelledAssignments:
         """Give back all assigned sessions that were not started, as their operator."""
@@ -530,7 +535,7 @@ class Sessions:
 
     def meter(self, session_id: str) -> Meter:
         """Read clean seconds and charge."""
-        return self._transport.get(Meter, f"/sessions/{segment(session_id)}/meter")
+        return self._transport.get(Meter, f"/sessions/{session_segment(session_id)}/meter")
 
     def meter_events(self, session_id: str) -> Iterator[MeterEvent]:
         """Iterate over the recorded events, oldest first."""
@@ -548,11 +553,11 @@ class Sessions:
     ) -> MeterEventPage:
         """Read one page of recorded events, oldest first."""
         query = given(limit=limit, cursor=cursor)
-        return self._transport.get(MeterEventPage, f"/sessions/{segment(session_id)}/meter/events", query)
+        return self._transport.get(MeterEventPage, f"/sessions/{session_segment(session_id)}/meter/events", query)
 
     def receipt(self, session_id: str) -> Receipt:
         """Read the receipt of a session that is over. `settled_receipt` also waits until it is paid."""
-        data = self._transport.data("GET", f"/sessions/{segment(session_id)}/receipt")
+        data = self._transport.data("GET", f"/sessions/{session_segment(session_id)}/receipt")
         return Receipt(data)
 
     def settled_receipt(self, session_id: str, *, wait_s: float = 120.0, waits_for_funds: bool = False) -> Receipt:
@@ -596,7 +601,7 @@ class Sessions:
 
     def viewer_token(self, session_id: str) -> ViewerToken:
         """Get the WHEP URL of a LIVE session."""
-        return self._transport.get(ViewerToken, f"/sessions/{segment(session_id)}/viewer-token")
+        return self._transport.get(ViewerToken, f"/sessions/{session_segment(session_id)}/viewer-token")
 
     def share(self, session_id: str, *, expires_in_seconds: int = 3_600, label: str = "") -> MadeShare:
         """Make a link by which others see the view, read-only; for its consumer.
@@ -608,25 +613,25 @@ class Sessions:
             label: For the list of links; at most 80 characters.
         """
         body = {"expiresInSeconds": expires_in_seconds, "label": label}
-        data = self._transport.data("POST", f"/sessions/{segment(session_id)}/shares", body=body)
+        data = self._transport.data("POST", f"/sessions/{session_segment(session_id)}/shares", body=body)
         return MadeShare.model_validate(data)
 
     def shares(self, session_id: str) -> Sequence[Share]:
         """List the newest 100 links of a session, ended ones included."""
-        return (self._transport.get(ShareList, f"/sessions/{segment(session_id)}/shares")).items
+        return (self._transport.get(ShareList, f"/sessions/{session_segment(session_id)}/shares")).items
 
     def revoke_share(self, session_id: str, share_id: str) -> Share:
         """End a link now and disconnect the viewers that use it."""
-        path = f"/sessions/{segment(session_id)}/shares/{segment(share_id)}"
+        path = f"/sessions/{session_segment(session_id)}/shares/{segment(share_id)}"
         return self._transport.change(Share, "DELETE", path)
 
     def shared(self, session_id: str) -> SharedView:
         """Read what a share link shows; with the key of a link, or as a party of the session."""
-        return self._transport.get(SharedView, f"/sessions/{segment(session_id)}/shared")
+        return self._transport.get(SharedView, f"/sessions/{session_segment(session_id)}/shared")
 
     def settlement(self, session_id: str) -> Settlement:
         """Read the payment."""
-        return self._transport.get(Settlement, f"/settlements/{segment(session_id)}")
+        return self._transport.get(Settlement, f"/settlements/{session_segment(session_id)}")
 
     def frame(
         self,
@@ -654,7 +659,7 @@ class Sessions:
             FrameNotAvailableError: No frame is decoded yet (`frame:notDecoded`), or the newest is too old.
         """
         query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms, signed=signed)
-        response = self._transport.send("GET", f"/sessions/{segment(session_id)}/frame", query=query)
+        response = self._transport.send("GET", f"/sessions/{session_segment(session_id)}/frame", query=query)
         return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
 
     def frames(
@@ -665,8 +670,11 @@ class Sessions:
         width: int | None = None,
         quality: int | None = None,
         signed: bool | None = None,
+        proved: bool = False,
     ) -> Frames:
         """Iterate over new frames of a session that is LIVE, each once, until it is over; see `view.frames`.
+
+        The loop ends whatever the reason is: `get` reads it.
 
         Raises:
             InvalidArgumentError: fps is not above 0, or width below 1. The call raises it, not the iteration.
@@ -677,7 +685,7 @@ class Sessions:
                 session_id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
             )
 
-        return Frames(fetch, fps=fps, width=width)
+        return Frames(fetch, fps=fps, width=width, proved=proved)
 
     def clip(self, session_id: str, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file. It starts at the keyframe before them.
@@ -692,12 +700,12 @@ class Sessions:
             InvalidInputError: The server keeps no video (`clip:off`), or cannot sign it (`clip:signed`).
         """
         query = given(seconds=seconds, signed=signed)
-        response = self._transport.send("GET", f"/sessions/{segment(session_id)}/clip", query=query)
+        response = self._transport.send("GET", f"/sessions/{session_segment(session_id)}/clip", query=query)
         return Clip.parse(response.content, response.headers)
 
     def events(self, session_id: str) -> Events:
         """Follow a session and its meter: `with sl.sessions.events(id) as events`."""
-        return Events(self._transport, f"/sessions/{segment(session_id)}/events")
+        return Events(self._transport, f"/sessions/{session_segment(session_id)}/events")
 
 
 class Wallets:

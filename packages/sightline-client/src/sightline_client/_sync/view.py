@@ -27,16 +27,18 @@ from sightline_client.errors import (
 from sightline_client.escrow import Payment, TypedDataSigner, sign_payment
 from sightline_client.frame import Frame
 from sightline_client.interrupts import ViewInterrupts, uninterrupted
-from sightline_client.models import OperatorMessage, Quote, Session
+from sightline_client.models import EndReason, OperatorMessage, Quote, Session
 from sightline_client.money import require_whole_micro_usdc
 from sightline_client.retry import HELD_BACK, NO_OPERATOR, UNSEEN
-from sightline_client.runtime import REQUESTED_SESSION, monotonic_s, sync_finish, sync_sleep
+from sightline_client.runtime import INTERRUPTED_SESSION, REQUESTED_SESSION, monotonic_s, sync_finish, sync_sleep
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
 from sightline_client.wording import price_text
 
 LOG: Final = logging.getLogger("sightline_client")
 POLL_S: Final = 0.5
+EXPECTED_ENDS: Final = (EndReason.MAX_DURATION, EndReason.CONSUMER_ENDED)
+"""The ends of a view that its own side agreed to or made."""
 FINISH_S: Final = 90.0
 """Longest time that leaving a view takes when the server does not answer."""
 
@@ -154,6 +156,13 @@ class View:
         try:
             self._finish()
             is_ended = True
+            if self._session is not None and self._interrupts.is_interrupted:
+                # A warning, because the traceback of a KeyboardInterrupt does not say it.
+                LOG.warning(
+                    "Session %s is %s, after %d s. It costs %s USDC.",
+                    self._session.id, self._session.state, self._session.clean_seconds,
+                    self._session.charged_micro_usdc.usdc, extra={INTERRUPTED_SESSION: self._session.id},
+                )  # fmt: skip
         finally:
             self._interrupts.close(delivers=is_ended and (error is None or isinstance(error, Exception)))
 
@@ -258,8 +267,11 @@ class View:
         width: int | None = None,
         quality: int | None = None,
         signed: bool | None = None,
+        proved: bool = False,
     ) -> Frames:
         """Iterate over new frames, each once, until the session is over. It may be called before the view is entered.
+
+        The loop ends when the agreed time is over, or when the view was ended by its own side.
 
         Args:
             fps: At most this many frames a second; frames in between are skipped. Default: as fast as the caller
@@ -268,9 +280,12 @@ class View:
             quality: JPEG quality, 1 to 95; default 80.
             signed: Whether the pictures carry signed content credentials (C2PA), which `sightline verify` checks. A
                 server that does not sign frames refuses this.
+            proved: Leave out frames that are not `is_proved`: those of a paused meter, or outside of the geofence.
 
         Raises:
             InvalidArgumentError: fps is not above 0, or width below 1. The call raises it, not the iteration.
+            SessionOverError: The iteration raises it when the session ended for another reason (`end_reason`), such as
+                OPERATOR_ENDED, MEDIA_LOST or GEOFENCE_EXIT.
         """
 
         def fetch(after: int | None) -> Frame | None:
@@ -279,10 +294,12 @@ class View:
                     self.session.id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
                 )
             except InvalidStateError:
-                self.refresh()
+                session = self.refresh()
+                if session.state.is_over and session.end_reason not in EXPECTED_ENDS:
+                    raise self._over() from None
                 raise
 
-        return Frames(fetch, fps=fps, width=width)
+        return Frames(fetch, fps=fps, width=width, proved=proved)
 
     def clip(self, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file; waits until the first video arrives. See `sessions.clip`.

@@ -148,10 +148,12 @@ def _warnings(concerned: list[str], *, as_json: bool, names_sessions: bool, says
 
     The id of a session that a view requests is appended to `concerned`.
     """
-    from sightline_client.runtime import REQUESTED_SESSION
+    from sightline_client.runtime import INTERRUPTED_SESSION, REQUESTED_SESSION
 
     class Line(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
+            if hasattr(record, INTERRUPTED_SESSION):
+                return  # the command says it with the receipt
             text = in_words_of_commands(record.getMessage())
             session: Session | None = getattr(record, REQUESTED_SESSION, None)
             if session is not None:

@@ -11,7 +11,7 @@ import typer
 from sightline_client.commands.access import client, one_line_errors
 from sightline_client.commands.options import AsJson, Lat, Lng, PlaceCommand, Url
 from sightline_client.commands.printing import print_value, print_warning, time_text
-from sightline_client.runtime import unix_s
+from sightline_client.runtime import SECONDS_MAX, unix_s
 
 # The commands import the client when they run, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ app = typer.Typer()
 def quote(
     lat: Lat,
     lng: Lng,
-    seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 300,
+    seconds: Annotated[int, typer.Option(min=1, max=SECONDS_MAX, help="Longest duration.")] = 300,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:

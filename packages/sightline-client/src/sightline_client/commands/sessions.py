@@ -30,6 +30,7 @@ from sightline_client.commands.printing import (
     print_warning,
     time_text,
 )
+from sightline_client.runtime import SECONDS_MAX
 from sightline_client.wording import price_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
@@ -143,7 +144,7 @@ def _session_lines(session: "Session") -> "Iterator[str]":
 def request(
     lat: Lat,
     lng: Lng,
-    seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 300,
+    seconds: Annotated[int, typer.Option(min=1, max=SECONDS_MAX, help="Longest duration.")] = 300,
     instructions: Annotated[str | None, typer.Option(help="Text for the operator.")] = None,
     max_charge: MaxCharge = None,
     api: Url = None,
@@ -231,9 +232,11 @@ def _end(sl: "Sightline", session_id: str) -> "Session":
 def extend(
     session_id: SessionId,
     seconds: Annotated[
-        int | None, typer.Argument(min=1, help="Added to the longest duration.", show_default=False)
+        int | None, typer.Argument(min=1, max=SECONDS_MAX, help="Added to the longest duration.", show_default=False)
     ] = None,
-    seconds_option: Annotated[int | None, typer.Option("--seconds", min=1, help="The same as an option.")] = None,
+    seconds_option: Annotated[
+        int | None, typer.Option("--seconds", min=1, max=SECONDS_MAX, help="The same as an option.")
+    ] = None,
     max_charge: Annotated[int | None, usdc_option("Highest charge of the whole session; more is refused.")] = None,
     api: Url = None,
     as_json: AsJson = False,

@@ -49,7 +49,7 @@ from sightline_client.commands.printing import (
     say_end,
     time_text,
 )
-from sightline_client.runtime import unix_s
+from sightline_client.runtime import SECONDS_MAX, unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -405,6 +405,14 @@ def _say_pause(session: "Session", *, as_json: bool) -> None:
         typer.echo(json.dumps({"pauseReason": reason}) if as_json else text, err=True)
 
 
+def _until_over(frames: "Iterator[Frame]") -> "Iterator[Frame]":
+    """Yield the frames of a view until it is over for any reason, which is told with the receipt."""
+    from sightline_client.errors import SessionOverError
+
+    with suppress(SessionOverError):
+        yield from frames
+
+
 def _say_end_and_wait(session: "Session") -> None:
     say_end(session)
     if session.charged_micro_usdc:
@@ -453,7 +461,7 @@ def _print_watched(
 def watch(
     lat: Lat,
     lng: Lng,
-    seconds: Annotated[int, typer.Option(min=1, help="Longest duration.")] = 60,
+    seconds: Annotated[int, typer.Option(min=1, max=SECONDS_MAX, help="Longest duration.")] = 60,
     max_charge: MaxCharge = None,
     fps: Fps = 1.0,
     count: Count = None,
@@ -495,7 +503,7 @@ def watch(
         )
         views.append(view)
         saved, is_stopped = 0, False
-        frames = view.frames(fps=fps, width=width, signed=signed or None)
+        frames = _until_over(view.frames(fps=fps, width=width, signed=signed or None))
         try:
             with view:
                 state = "RUNNING"

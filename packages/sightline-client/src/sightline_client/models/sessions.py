@@ -17,7 +17,7 @@ from sightline_client.models.base import (
     SessionState,
     Time,
 )
-from sightline_client.money import MicroUsdc
+from sightline_client.money import MicroUsdc, require_whole_micro_usdc
 
 
 class Quote(Model):
@@ -38,11 +38,20 @@ class Quote(Model):
     lng: float
     duration_seconds: int
 
+    def affordable_s(self, budget: int) -> int:
+        """Return the whole seconds that an amount in micro-USDC, such as `usdc("0.50")`, pays for at this rate.
+
+        Raises:
+            InvalidArgumentError: The amount is a float or another type, or negative.
+        """
+        require_whole_micro_usdc("budget", budget)
+        return int(budget) // int(self.rate_per_second_micro_usdc)
+
     def require_within(self, max_charge: int | None, seconds: int) -> None:
         """Raise MaxChargeError if the price of the seconds is above `max_charge`, in micro-USDC."""
-        rate = int(self.rate_per_second_micro_usdc)
-        if max_charge is not None and rate * seconds > max_charge:
-            raise MaxChargeError(rate * seconds, int(max_charge), int(max_charge) // rate)
+        price = int(self.rate_per_second_micro_usdc) * seconds
+        if max_charge is not None and price > max_charge:
+            raise MaxChargeError(price, int(max_charge), self.affordable_s(max_charge))
 
 
 class EndedBy(Model):
