@@ -20,7 +20,6 @@ from sightline_client import (
     RevokedApiKeyError,
     SessionOverError,
 )
-from sightline_client.wording import price_text
 from tests.http.fakes import a_clip
 from tests.http.world import Party, WorldOptions, data_of, open_world
 
@@ -87,7 +86,7 @@ async def test_a_program_without_a_line_of_code_for_it_is_told_once_that_a_view_
                     nursery.cancel_scope.cancel()
         said = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "sightline_client"]
         assert said == [
-            ("INFO", f"Session {view.session.id} is requested. It costs {price_text(view.session)}."),
+            ("INFO", f"Session {view.session.id} is requested. It costs {view.session.price_text}."),
             ("WARNING", "No operator is available at 5.0, 5.5 now. Waiting for one, at most 4 s."),
             ("INFO", f"Session {view.session.id} has an operator. Waiting until its device films."),
         ]

@@ -261,7 +261,9 @@ async def test_wrong_arguments_are_named_in_one_line() -> None:
 async def test_a_server_that_is_not_reached_is_a_matter_of_the_user_and_not_of_arguments_of_python() -> None:
     async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
         said = (await client.call_tool("wallet", {})).content[0].text
-    assert said.startswith("NOT_REACHED: Cannot reach http://127.0.0.1:9 (")
+    assert said.startswith(
+        "NOT_REACHED: Cannot reach http://127.0.0.1:9: all attempts to connect to 127.0.0.1:9 failed. "
+    )
     assert said.endswith("Tell the user to check that the server runs. Do not repeat the call until then.")
     assert "url=" not in said
 

@@ -219,7 +219,7 @@ def _named(error: SightlineError) -> str:
         said = error.message.rstrip(".")
         return f"{error.code} ({error.detail}): {said}; only the user can sign one. Nothing was done."
     if isinstance(error, NotReachedError):
-        return f"NOT_REACHED: {first_sentence(error)} ({error.reason}). {TELL_USER.format(what='the server runs')}"
+        return f"NOT_REACHED: {first_sentence(error)}. {TELL_USER.format(what='the server runs')}"
     if isinstance(error, InvalidResponseError):
         return f"INVALID_RESPONSE: {first_sentence(error)}. {TELL_USER.format(what='its address is right')}"
     if isinstance(error, NotAuthenticatedError):

@@ -1,10 +1,7 @@
 """Plain words for what pydantic says of a wrong value, and for the reasons of an end."""
 
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from sightline_client.models import Session
+from typing import Final
 
 _SUBJECT: Final = re.compile(r"^[A-Z]\w+ should (?=be |have |match )")
 _PLAINER: Final = (
@@ -31,14 +28,6 @@ def in_words(message: str) -> str:
     for pattern, words in _PLAINER:
         plain = pattern.sub(words, plain)
     return plain
-
-
-def price_text(session: "Session") -> str:
-    """Say what a session costs at most, and for each minute."""
-    from sightline_client.money import MicroUsdc  # not at the top, so that `sightline --help` is fast
-
-    a_minute = MicroUsdc(session.rate_per_second_micro_usdc * 60)
-    return f"at most {session.hold_micro_usdc.usdc} USDC, {a_minute.usdc} USDC a minute"
 
 
 ENDED: Final = {

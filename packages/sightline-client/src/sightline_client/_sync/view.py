@@ -33,7 +33,6 @@ from sightline_client.retry import HELD_BACK, NO_OPERATOR, UNSEEN
 from sightline_client.runtime import INTERRUPTED_SESSION, REQUESTED_SESSION, monotonic_s, sync_finish, sync_sleep
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
-from sightline_client.wording import price_text
 
 LOG: Final = logging.getLogger("sightline_client")
 POLL_S: Final = 0.5
@@ -129,7 +128,7 @@ class View:
     def _note_request(session: Session) -> None:
         """Say what was requested, and its price, before an operator films."""
         said = "Session %s is requested. It costs %s."
-        LOG.info(said, session.id, price_text(session), extra={REQUESTED_SESSION: session})
+        LOG.info(said, session.id, session.price_text, extra={REQUESTED_SESSION: session})
 
     @uninterrupted
     def __exit__(

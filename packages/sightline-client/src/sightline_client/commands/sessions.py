@@ -31,7 +31,6 @@ from sightline_client.commands.printing import (
     time_text,
 )
 from sightline_client.runtime import SECONDS_MAX
-from sightline_client.wording import price_text
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def _session_lines(session: "Session") -> "Iterator[str]":
     if session.state.is_over:
         yield f"cost      {session.charged_micro_usdc.usdc} USDC{', not paid' if session.is_unpaid else ''}"
     else:
-        yield f"cost      {session.accrued_micro_usdc.usdc} USDC so far, {price_text(session)}"
+        yield f"cost      {session.accrued_micro_usdc.usdc} USDC so far, {session.price_text}"
     for sent in session.messages:
         shown = "shown to the operator" if sent.shown else "not shown yet"
         yield f"message   {sent.number}, {shown}: {sent.text}"
@@ -190,7 +189,7 @@ def request(
             raise
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is bought: its id must be printed
         if not as_json:
-            cost = f"Session {session.id} costs {price_text(session)}."
+            cost = f"Session {session.id} costs {session.price_text}."
             runs = f"It runs until `sightline end {session.id}`; `sightline frames` saves its frames."
             typer.echo(f"{cost} {runs}", err=True)
         if quote.available_operators == 0:

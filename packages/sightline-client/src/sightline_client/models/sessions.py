@@ -121,6 +121,12 @@ class Session(Model):
     """While LIVE: the consumer's newest 10 messages to the operator, oldest first."""
 
     @property
+    def price_text(self) -> str:
+        """What it costs at most, and for each minute, in words."""
+        a_minute = MicroUsdc(self.rate_per_second_micro_usdc * 60)
+        return f"at most {self.hold_micro_usdc.usdc} USDC, {a_minute.usdc} USDC a minute"
+
+    @property
     def is_unpaid(self) -> bool:
         """Whether the session has ended with a charge for which no payment is confirmed."""
         return self.state == "ENDED" and self.charged_micro_usdc > 0 and self.settlement_tx_hash is None
