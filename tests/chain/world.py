@@ -196,7 +196,7 @@ class World:
 
         await until("settlements are told", told, patience_s)
 
-    async def until_in_step(self, patience_s: float = PATIENCE_S) -> None:
+    async def until_in_step(self, patience_s: float = LEFT_OUT_S + PATIENCE_S) -> None:
         """Wait until the stored wallets match the chain's head and no charge is held."""
 
         async def in_step() -> bool:
