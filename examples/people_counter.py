@@ -17,8 +17,7 @@ import numpy
 from sightline_client import Sightline, usdc
 
 Box = tuple[int, int, int, int]
-SCORE_MIN = 0.5
-MOVED_MIN = 400  # pixels
+SCORE_MIN, MOVED_MIN = 0.5, 400  # of the detector; in pixels
 
 detector = cv2.HOGDescriptor()
 detector.setSVMDetector(cv2.HOGDescriptor_getDefaultPeopleDetector())
@@ -57,10 +56,9 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with Sightline() as sl:
-        budget, quote = usdc(options.budget), sl.quote(options.lat, options.lng, seconds=1)
-        seconds = min(600, quote.affordable_s(budget))
-        if not seconds:
-            parser.error(f"--budget is too small: a second costs {quote.rate_per_second_micro_usdc.usdc} USDC")
+        budget, price = usdc(options.budget), sl.quote(options.lat, options.lng, seconds=1)
+        too_small = f"--budget is too small: a second costs {price.rate_per_second_micro_usdc.usdc} USDC"
+        seconds = min(600, price.affordable_s(budget)) or parser.error(too_small)
         with sl.view(options.lat, options.lng, seconds=seconds, max_charge=budget) as view:
             present = (frame for frame in view.frames(fps=1, width=640) if frame.state != "lost")  # the camera answers
             for number, frame in enumerate(present, start=1):

@@ -55,9 +55,8 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     boxes, palette = supervision.BoxAnnotator(), supervision.ColorPalette.DEFAULT
     with Sightline() as sl:
-        budget = usdc(options.budget)
-        seconds = min(600, sl.quote(options.lat, options.lng, seconds=1).affordable_s(budget))
-        with sl.view(options.lat, options.lng, seconds=seconds, max_charge=budget) as view:
+        budget, quote = usdc(options.budget), sl.quote(options.lat, options.lng, seconds=1)
+        with sl.view(options.lat, options.lng, seconds=min(600, quote.affordable_s(budget)), max_charge=budget) as view:
             for number, frame in enumerate(view.frames(fps=1, width=640), start=1):
                 picture = frame.numpy().copy()
                 found = people(picture)

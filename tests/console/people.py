@@ -214,6 +214,21 @@ def come_online(phone: Tab, link: str) -> None:
     phone.shows(".badge.online")
 
 
+@contextmanager
+def all_three(browser: Browser, url: str, place: tuple[float, float]) -> Iterator[tuple[Tab, Tab, Tab]]:
+    """Open the tabs of a consumer with funds, an operator at a desk, and its phone, which is online at the place."""
+    with (
+        a_tab(browser, url, place=place) as consumer,
+        a_tab(browser, url) as operator,
+        a_tab(browser, url, PHONE, place=place) as phone,
+    ):
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(phone, camera_link(operator))
+        yield consumer, operator, phone
+
+
 def request_view(consumer: Tab, instructions: str) -> str:
     """Ask for a view and return the session's id; an operator must be online."""
     consumer.go("buy")

@@ -183,6 +183,7 @@ def test_an_invited_wallet_decides_and_chooses_between_its_workspaces(browser: B
         review.look(guest, "operate-for-another")
         guest.go("team")
         guest.click("#new-key")
+        guest.page.get_by_role("checkbox", name=re.compile("^film ")).check()
         guest.shows(".panel code.payee", payee)
         review.done(guest)
         assert owner.problems == []

@@ -106,6 +106,7 @@ def test_a_price_above_the_wallets_own_limits_is_not_requested_and_leads_to_them
         consumer.shows(".banner.warn", re.compile(r"The limit per day that your wallet set leaves 0\.02\sUSDC today"))
         consumer.click("#to-limits")
         expect(consumer.page.locator("#per-day")).to_be_focused()
+        consumer.shows("#left-today", "0.02")
         limit(consumer, "50")
         consumer.shows(".banner.good", "can pay your request now")
         consumer.page.fill("#allowance", "9")

@@ -12,6 +12,7 @@ from tests.console.people import (
     Tab,
     a_tab,
     add_funds,
+    all_three,
     camera_link,
     come_online,
     request_view,
@@ -68,7 +69,7 @@ def test_a_view_ends_when_the_question_is_answered_and_its_receipt_can_be_copied
         expect(consumer.page.locator("#snapshot")).to_be_focused()
         session = consumer.page.url.rpartition("/")[2]
         consumer.go("wallet")
-        consumer.shows("#left-today")
+        consumer.shows("#available")
         consumer.go(f"watch/{session}")
         consumer.picture("playing", within_ms=PATIENCE_MS)
         expect(consumer.page.locator("img.snapshot"), "it is kept while other screens are shown").to_have_count(1)
@@ -122,15 +123,7 @@ def test_a_view_ends_when_the_question_is_answered_and_its_receipt_can_be_copied
 
 
 def test_a_view_that_was_ended_on_another_device_leaves_its_receipt_here(browser: Browser, server: ConsoleServer):
-    with (
-        a_tab(browser, server.url, place=LODZ) as consumer,
-        a_tab(browser, server.url) as operator,
-        a_tab(browser, server.url, PHONE, place=LODZ) as phone,
-    ):
-        sign_up(consumer, "Harbour Watch", "CONSUMER")
-        add_funds(consumer)
-        sign_up(operator, "Pier Cams", "SUPPLIER")
-        come_online(phone, camera_link(operator))
+    with all_three(browser, server.url, LODZ) as (consumer, operator, phone):
         session_id = request_view(consumer, "North gate")
         phone.click("#start")
         consumer.picture("playing", within_ms=PATIENCE_MS)

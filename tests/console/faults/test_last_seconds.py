@@ -6,29 +6,16 @@ from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
     PATIENCE_MS,
-    PHONE,
     ConsoleServer,
-    a_tab,
-    add_funds,
-    camera_link,
-    come_online,
+    all_three,
     request_view,
-    sign_up,
 )
 
 GAVLE = (60.674880, 17.141273)
 
 
 def test_a_view_that_is_about_to_end_says_so_and_is_extended_by_one_press(browser: Browser, server: ConsoleServer):
-    with (
-        a_tab(browser, server.url, place=GAVLE) as consumer,
-        a_tab(browser, server.url) as operator,
-        a_tab(browser, server.url, PHONE, place=GAVLE) as phone,
-    ):
-        sign_up(consumer, "Harbour Watch", "CONSUMER")
-        add_funds(consumer)
-        sign_up(operator, "Pier Cams", "SUPPLIER")
-        come_online(phone, camera_link(operator))
+    with all_three(browser, server.url, GAVLE) as (consumer, operator, phone):
         consumer.go("buy")
         consumer.page.select_option("#duration", "60")
         request_view(consumer, "The goat")

@@ -9,9 +9,7 @@ from tests.console.people import (
     PHONE,
     ConsoleServer,
     a_tab,
-    add_funds,
-    camera_link,
-    come_online,
+    all_three,
     request_view,
     sign_up,
 )
@@ -23,15 +21,7 @@ TOO_UNCERTAIN = re.compile(r"too uncertain: ±\s250\sm, and at most ±\s100\sm c
 
 def test_an_uncertain_position_is_named_before_and_during_a_view_on_both_sides(browser: Browser, server: ConsoleServer):
     review = Review()
-    with (
-        a_tab(browser, server.url, place=SKAGEN) as consumer,
-        a_tab(browser, server.url) as operator,
-        a_tab(browser, server.url, PHONE, place=SKAGEN) as phone,
-    ):
-        sign_up(consumer, "Harbour Watch", "CONSUMER")
-        add_funds(consumer)
-        sign_up(operator, "Pier Cams", "SUPPLIER")
-        come_online(phone, camera_link(operator))
+    with all_three(browser, server.url, SKAGEN) as (consumer, operator, phone):
         request_view(consumer, "The lighthouse")
         phone.shows("#start")
         latitude, longitude = SKAGEN
@@ -65,15 +55,7 @@ def test_an_operator_without_an_open_camera_is_not_called_online(browser: Browse
 
 
 def test_a_request_that_the_viewer_cancels_leaves_no_bill_of_zero_on_the_phone(browser: Browser, server: ConsoleServer):
-    with (
-        a_tab(browser, server.url, place=VOSS) as consumer,
-        a_tab(browser, server.url) as operator,
-        a_tab(browser, server.url, PHONE, place=VOSS) as phone,
-    ):
-        sign_up(consumer, "Harbour Watch", "CONSUMER")
-        add_funds(consumer)
-        sign_up(operator, "Pier Cams", "SUPPLIER")
-        come_online(phone, camera_link(operator))
+    with all_three(browser, server.url, VOSS) as (consumer, operator, phone):
         request_view(consumer, "The station")
         phone.shows("#start")
         consumer.page.get_by_role("button", name="Cancel the request").click()
