@@ -140,8 +140,11 @@ def test_a_price_above_the_limit_is_given_in_usdc() -> None:
 
 
 def test_a_limit_that_was_meant_in_usdc_is_told_apart_from_one_that_is_too_low() -> None:
-    assert str(MaxChargeError(71_280, 5, 0)).endswith('counts micro-USDC: for 5 USDC pass max_charge=usdc("5").')
-    assert str(MaxChargeError(71_280, 1_000, 0)).endswith("Raise max_charge.")
+    assert str(MaxChargeError(71_280, 5, 0, is_plain=True)).endswith(
+        'counts micro-USDC: for 5 USDC pass max_charge=usdc("5").'
+    )
+    assert str(MaxChargeError(71_280, 1_000, 0, is_plain=True)).endswith("Raise max_charge.")
+    assert str(MaxChargeError(71_280, 5, 0)).endswith("Raise max_charge."), "usdc() was used"
 
 
 @pytest.mark.parametrize("path", ["/api/v1", "/console/", "/sightline/mcp"])

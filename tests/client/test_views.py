@@ -12,6 +12,8 @@ from sightline.actors.deps import ActorLimits
 from sightline_client import (
     AsyncSightline,
     EndNotConfirmedError,
+    InvalidArgumentError,
+    MaxChargeError,
     NoOperatorError,
     NotAuthorizedError,
     NotReachedError,
@@ -169,6 +171,23 @@ async def test_a_frame_asked_for_after_the_block_is_refused_as_such_and_not_as_a
                     nursery.cancel_scope.cancel()
             with pytest.raises(SessionOverError, match=r"ENDED \(CONSUMER_ENDED\) and has no more frames: the c"):
                 await view.frame()
+
+
+async def test_more_time_than_the_limit_pays_for_is_refused_like_a_view_and_a_view_is_entered_once() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        data_of(await operator.beat())
+        await operator.go_online()
+        async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
+            nursery.start_soon(start_assigned, operator)
+            async with sl.view(5.0, 5.5, seconds=60) as view:
+                rate, hold = view.session.rate_per_second_micro_usdc, view.session.hold_micro_usdc
+                with pytest.raises(MaxChargeError, match="Request at most 10 s") as refused:
+                    await view.extend(60, max_charge=hold + 10 * rate)
+            with pytest.raises(InvalidArgumentError, match="This view was entered before"):
+                await view.__aenter__()
+            nursery.cancel_scope.cancel()
+    assert refused.value.affordable_s == 10
 
 
 async def test_a_loop_over_frames_raises_when_the_operator_leaves_and_ends_when_the_view_was_ended() -> None:

@@ -174,6 +174,17 @@ async def test_a_picture_of_a_later_moment_is_waited_for() -> None:
             assert "the view is ENDED" in said, "at once"
 
 
+async def test_a_wait_that_is_longer_than_the_view_is_refused_at_once() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator, maxDurationSeconds=20))["id"]
+        async with agent_of(world, consumer) as client:
+            with trio.fail_after(15):
+                said = await refusal(client, "get_frame", session_id=session_id, wait_seconds=30)
+    assert said.startswith("INVALID_ARGUMENT: wait_seconds 30 is too long: ")
+    assert said.endswith(" s are left of this view. Pass less, or call extend_view first.")
+
+
 async def test_a_sequence_that_no_frame_has_yet_is_told_with_the_newest_one() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")

@@ -258,6 +258,18 @@ async def test_wrong_arguments_are_named_in_one_line() -> None:
     assert unlimited.content[0].text == "INVALID_ARGUMENT: max_charge_usdc: is missing (ask the user for a budget)"
 
 
+async def test_an_argument_that_a_tool_does_not_have_is_named_with_the_one_that_was_meant() -> None:
+    async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
+        answer = await client.call_tool(
+            "get_frame", {"session_id": "00000000-0000-4000-8000-000000000001", "waitSeconds": 3, "x": 1}
+        )
+    assert answer.is_error
+    assert answer.content[0].text == (
+        "INVALID_ARGUMENT: waitSeconds is not known (did you mean wait_seconds?); x is not known. "
+        "The arguments are session_id, width, after, wait_seconds."
+    )
+
+
 async def test_a_server_that_is_not_reached_is_a_matter_of_the_user_and_not_of_arguments_of_python() -> None:
     async with Client(build_server(lambda _ctx: AsyncSightline("http://127.0.0.1:9", retry=NO_RETRY))) as client:
         said = (await client.call_tool("wallet", {})).content[0].text

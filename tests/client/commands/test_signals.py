@@ -203,7 +203,7 @@ async def test_ctrl_c_before_an_operator_came_says_in_one_sentence_what_was_done
             await watch.until("No operator is available")
             watch.process.send_signal(signal.SIGINT)
             lines = await watch.rest()
-    assert watch.process.returncode == 0
+    assert watch.process.returncode == 130
     assert len(lines) == 4, "what the wallet lacks, two lines of the request, and what the Ctrl-C did"
     assert lines[-1].endswith(" was withdrawn before anybody filmed, and costs nothing.")
 

@@ -122,5 +122,5 @@ def test_where_nobody_is_a_wider_circle_shows_who_is_nearest(browser: Browser, s
             review.look(consumer, "buy-wider")
             consumer.page.fill("#place", f"{NUUK[0]}, {NUUK[1]}")
             consumer.click("#widen")
-            consumer.shows("#nearest", "Nobody is online within about 1000 km")
+            consumer.shows("#nearest", "Nobody is free within about 1000 km")
         review.done(consumer, operator)

@@ -23,10 +23,12 @@ interface PictureProps {
   isOver: () => boolean;
   /** Who watches pays nothing. */
   isShared?: boolean;
+  /** A button after those of the picture: it comes and goes, and moves none of them. */
+  last?: ComponentChildren;
   /** Buttons before those of the picture. */
   children?: ComponentChildren;
 }
-export function Picture({ connection, sessionId, url, isServerAway, isPaused, isOver, isShared = false, children }: PictureProps) {
+export function Picture({ connection, sessionId, url, isServerAway, isPaused, isOver, isShared = false, last, children }: PictureProps) {
   const video = useRef<HTMLVideoElement>(null);
   const playing = useSignal<PlayerStatus>(CONNECTING);
   const still = useSignal<Still | null>(null);
@@ -79,6 +81,7 @@ export function Picture({ connection, sessionId, url, isServerAway, isPaused, is
           </>
         )}
         <Button id="show-stills" run={() => (wantsStills.value = !wantsStills.value)}>{t(wantsStills.value ? "showVideo" : "showStills")}</Button>
+        {last}
       </div>
     </>
   );

@@ -43,6 +43,9 @@ const LEAVES_WITHIN_MS = 2_500;
 const CAMERA_EVERY_MS = 3000;
 /** A decline within this time is no no-show. */
 const DECLINE_FREE_MS = 20_000;
+/** So far beyond the edge of its area a device still proves that it is there: metres, or a part of the radius if that is more. */
+const MARGIN_M = 20;
+const MARGIN_RATIO = 0.1;
 
 /** In the storage of this tab: the view that is filmed with sound. */
 const SOUNDED = "sightline.soundedView";
@@ -500,6 +503,9 @@ function Job({ client, ownId, job, meter, fix, isOffline, isLocated, canFilm, on
   const ends = meter === null ? null : pauseEndsAt(meter, timeEndsAt(shown));
   const timeEnds = timeEndsAt(shown);
   const isOutside = away !== null && away > shown.radiusMeters;
+  // As the server counts: what is uncertain about the position is no reason to pause.
+  const isFarOutside = away !== null && fix !== null && away - fix.accuracyMeters > shown.radiusMeters + Math.max(MARGIN_M, MARGIN_RATIO * shown.radiusMeters);
+  const freeUntil = Date.parse(shown.assignedAt ?? "") + DECLINE_FREE_MS;
   const isUncertain = fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
   const area = (
     <PlaceMap
@@ -539,7 +545,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, isLocated, canFilm, on
         {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}<div class="row">{giveBack}</div></Banner>}
         <Button id="start" kind={isOutside ? "plain" : "main"} disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
         <div class="apart">
-          <p class="hint">{t(now.value - Date.parse(shown.assignedAt ?? "") < DECLINE_FREE_MS ? "declineHint" : "declineCounts")}</p>
+          <p class="hint" id="decline-hint">{now.value < freeUntil ? <>{t("declineHint")} <strong><Countdown until={freeUntil} /></strong></> : t("declineCounts")}</p>
           {canFilm && giveBack}
         </div>
         {area}
@@ -555,7 +561,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, isLocated, canFilm, on
             {ends !== null && <p>{t("endsItself")} <Countdown until={ends} /></p>}
           </Banner>
         )}
-        {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t("outside", { radius: metres(shown.radiusMeters) })}</Banner>}
+        {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t(isFarOutside ? "outsideFar" : "outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         <Messages messages={shown.messages} />
         {isOutside && area}
         <Facts rows={[

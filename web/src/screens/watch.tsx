@@ -237,13 +237,13 @@ function Screen({ session, charged, url, isServerAway, snapshots }: ScreenProps)
     snapshots.value = [await clip(here, session.id, seconds), ...snapshots.value];
     notify("clipSaved");
   };
+  const showSaved = snapshots.value.length > 0 && <Button id="show-saved" kind="quiet" run={() => document.getElementById("saved")?.scrollIntoView()}>{t("showTaken", { count: snapshots.value.length })}</Button>;
   return (
-    <Picture connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} isPaused={session.meterState === "PAUSED"} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
+    <Picture last={showSaved} connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} isPaused={session.meterState === "PAUSED"} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
       {timeEnds !== null && <p class="so-far">{t("timeLeft")} <Countdown until={timeEnds} /> · {usdc(shareOf(session, charged))}</p>}
       <End session={session} charged={charged} />
       <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
       {seconds > 0 && <Button id="save-clip" run={save}><Icon name="download" />{t("clip", { count: seconds })}</Button>}
-      {snapshots.value.length > 0 && <Button id="show-saved" kind="quiet" run={() => document.getElementById("saved")?.scrollIntoView()}>{t("showTaken", { count: snapshots.value.length })}</Button>}
     </Picture>
   );
 }

@@ -57,6 +57,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
 }
 """Next step of a detail, where that of its class does not fit."""
+ABOVE_MAXIMUM: Final = "pricing:aboveMaximum"
 CLIP_NOT_RECEIVED: Final = "clip:notReceived"
 """Detail of the refusal of a clip before the first video arrives."""
 
@@ -316,10 +317,11 @@ class MaxChargeError(SightlineError):
         affordable_s: Seconds that max_charge pays for at the quoted rate.
     """
 
-    def __init__(self, price: int, max_charge: int, affordable_s: int) -> None:
+    def __init__(self, price: int, max_charge: int, affordable_s: int, *, is_plain: bool = False) -> None:
+        """`is_plain`: max_charge is a number that does not say its unit."""
         self.affordable_s = affordable_s
         remedy = f"Request at most {affordable_s} s, or raise max_charge." if affordable_s else "Raise max_charge."
-        if 0 < max_charge <= _MISTAKEN_FOR_USDC:
+        if is_plain and 0 < max_charge <= _MISTAKEN_FOR_USDC:
             remedy = f'max_charge counts micro-USDC: for {max_charge} USDC pass max_charge=usdc("{max_charge}").'
         shown = [f"{Decimal(amount) / 1_000_000} USDC" for amount in (price, max_charge)]
         super().__init__(f"The price is {shown[0]}, above max_charge {shown[1]}. {remedy}")

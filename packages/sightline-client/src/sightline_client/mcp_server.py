@@ -14,6 +14,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from difflib import get_close_matches
 from functools import wraps
 from importlib.metadata import version
 from inspect import getdoc
@@ -26,6 +27,7 @@ from typing_extensions import override
 
 from sightline_client._async.client import DEFAULT_URL, AsyncSightline
 from sightline_client.errors import (
+    ABOVE_MAXIMUM,
     CLIP_NOT_RECEIVED,
     ApiError,
     ConflictError,
@@ -110,7 +112,6 @@ QUOTES_KEPT: Final = 1_000
 LOOKED_THROUGH: Final = 100
 """Newest sessions among which that of a quote is looked for."""
 TELL_USER: Final = "Tell the user to check that {what}. Do not repeat the call until then."
-ABOVE_MAXIMUM: Final = "pricing:aboveMaximum"
 STALE: Final = "frame:stale"
 NOT_DECODED: Final = "frame:notDecoded"
 OWN_SEQUENCE: Final = "Pass the sequence of your last frame of this view, or leave `after` out."
@@ -380,7 +381,7 @@ class Tools:
             "meterState": frame.meter_state,
             "cleanSeconds": session.clean_seconds,
             "costSoFarUsdc": str(session.accrued_micro_usdc.usdc),
-            "secondsLeft": 0 if session.expires_at is None else max(0, int(session.expires_at.timestamp() - unix_s())),
+            "secondsLeft": _seconds_left(session),
         }
         return [Image(data=frame.jpeg, format="jpeg"), facts]
 
@@ -700,9 +701,25 @@ async def _closed_after(sl: AsyncSightline, session_id: str) -> str:
 
 
 async def _wait_while_live(sl: AsyncSightline, session_id: str, seconds: int) -> None:
-    """Sleep, unless the session has no frames: the frame call then says why at once."""
-    if (await sl.sessions.get(session_id)).state == SessionState.LIVE:
-        await anyio.sleep(seconds)
+    """Sleep, unless the session has no frames: the frame call then says why at once.
+
+    Raises:
+        ToolError: The agreed time is over before that.
+    """
+    session = await sl.sessions.get(session_id)
+    if session.state != SessionState.LIVE:
+        return
+    left_s = _seconds_left(session)
+    if left_s <= seconds:
+        raise ToolError(
+            f"INVALID_ARGUMENT: wait_seconds {seconds} is too long: {left_s} s are left of this view. Pass less, or "
+            "call extend_view first."
+        )
+    await anyio.sleep(seconds)
+
+
+def _seconds_left(session: Session) -> int:
+    return 0 if session.expires_at is None else max(0, int(session.expires_at.timestamp() - unix_s()))
 
 
 async def _newest_frame(
@@ -879,13 +896,27 @@ def _wrong(name: str, said: str) -> str:
     return f"{name}: {said}" if advice is None else f"{name}: {said} ({advice})"
 
 
+def _require_known(arguments: dict[str, Any], known: dict[str, Any]) -> None:
+    """Raise ToolError if a tool does not have an argument: it would be ignored, and the model would not notice."""
+    wrong = []
+    for unknown in (each for each in arguments if each not in known):
+        snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", unknown).lower()
+        near = get_close_matches(snake_case, known, n=1)
+        wrong.append(f"{unknown} is not known{f' (did you mean {near[0]}?)' if near else ''}")
+    if wrong:
+        raise ToolError(f"INVALID_ARGUMENT: {'; '.join(wrong)}. The arguments are {', '.join(known)}.")
+
+
 class SightlineServer(MCPServer[Any]):
     """An MCP server whose errors are those of the tools, without what the libraries put around them."""
 
     @override
-    async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        for tool in await self.list_tools():
+            if tool.name == name:
+                _require_known(arguments, tool.input_schema.get("properties", {}))
         try:
-            return await super().call_tool(*args, **kwargs)
+            return await super().call_tool(name, arguments, context)
         except ToolError as error:
             match error.__cause__:
                 case ValidationError() as cause:

@@ -10,10 +10,14 @@ from sightline_client._sync.resources import Sessions
 from sightline_client._sync.transport import Transport
 from sightline_client.clip import Clip
 from sightline_client.errors import (
+    ABOVE_MAXIMUM,
     CLIP_NOT_RECEIVED,
+    ConflictError,
     EndNotConfirmedError,
     FrameNotAvailableError,
+    InvalidArgumentError,
     InvalidStateError,
+    MaxChargeError,
     NoOperatorError,
     NotReachedError,
     OutcomeUnknownError,
@@ -112,6 +116,8 @@ class View:
         return self._quote
 
     def __enter__(self) -> Self:
+        if self._session is not None:
+            raise InvalidArgumentError("This view was entered before. Make another one: `sl.view(...)`.")
         self._check_price()
         try:
             self._interrupts.open()
@@ -329,13 +335,19 @@ class View:
             max_charge: Highest charge of the whole view in micro-USDC; default: that of the view.
 
         Raises:
-            ConflictError: The view could cost more than that (`pricing:aboveMaximum`). Nothing was added.
+            MaxChargeError: The view could cost more than that. Nothing was added.
         """
         payment = self._payment
         if self._payer is not None:
             payment = sign_payment(self._sessions.extension_terms(self.session.id, seconds=seconds), self._payer)
         limit = self._max_charge if max_charge is None else max_charge
-        self._session = self._sessions.extend(self.session.id, seconds, max_hold_micro_usdc=limit, payment=payment)
+        try:
+            self._session = self._sessions.extend(self.session.id, seconds, max_hold_micro_usdc=limit, payment=payment)
+        except ConflictError as error:
+            if error.detail != ABOVE_MAXIMUM or limit is None:
+                raise
+            rate, hold = self.session.rate_per_second_micro_usdc, self.session.hold_micro_usdc
+            raise MaxChargeError(hold + rate * seconds, limit, max(0, limit - hold) // rate) from error
         return self._session
 
     def tell(self, text: str) -> OperatorMessage:

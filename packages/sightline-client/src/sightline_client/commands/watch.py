@@ -476,7 +476,8 @@ def watch(
 ) -> None:
     """Request a session, save its frames, end it at Ctrl-C, and print the verified receipt.
 
-    With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays. Exit code 1 if no frame came.
+    With escrow, SIGHTLINE_WALLET_KEY signs the payment, or the mandate pays. Exit code 1 if no frame came, 130 if
+    Ctrl-C came before the first one.
     """
     from sightline_client.commands.signals import stop_like_ctrl_c
     from sightline_client.errors import ApiError
@@ -529,10 +530,10 @@ def watch(
         is_for_nothing = is_stopped and saved == 0 and view.session.charged_micro_usdc == 0
         receipt = _verified_receipt(sl, view, config, as_json=as_json, says_end=not is_for_nothing)
     _print_watched(receipt, view.session, saved, config, as_json=as_json, is_for_nothing=is_for_nothing)
-    if saved == 0 and not is_stopped:
-        if not as_json:
+    if saved == 0:
+        if not (is_stopped or as_json):
             typer.echo("No frame came: the operator's device sent no video. Try again.", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(130 if is_stopped else 1)
 
 
 @app.command(rich_help_panel=PANEL)

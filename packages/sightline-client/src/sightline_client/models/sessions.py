@@ -51,7 +51,8 @@ class Quote(Model):
         """Raise MaxChargeError if the price of the seconds is above `max_charge`, in micro-USDC."""
         price = int(self.rate_per_second_micro_usdc) * seconds
         if max_charge is not None and price > max_charge:
-            raise MaxChargeError(price, int(max_charge), self.affordable_s(max_charge))
+            is_plain = not isinstance(max_charge, MicroUsdc)
+            raise MaxChargeError(price, int(max_charge), self.affordable_s(max_charge), is_plain=is_plain)
 
 
 class EndedBy(Model):
