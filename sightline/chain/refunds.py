@@ -42,7 +42,7 @@ WAIT_S: Final = 15.0
 POLL_S: Final = 0.25
 MICRO: Final = 1_000_000
 FaucetLine: TypeAlias = Callable[[str, int], str]
-"""Words the command by which an account gets some whole test USDC."""
+"""Return the command that gives an account this many whole test USDC."""
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from sightline_client.wording import ENDED
 
 OVER: Final = frozenset({"ENDED", "CANCELLED", "EXPIRED"})
 WIDTH: Final = 14
-"""Columns of the names before the values."""
+"""Width of the column of names."""
 REOPENED: Final = {
     "DECLINED": "the operator declined",
     "NOT_ACKNOWLEDGED": "the operator's device did not answer",

@@ -85,7 +85,7 @@ async def workspaces(database: Database, ids: Sequence[str]) -> Sequence[Workspa
 
 
 async def workspaces_by_slug(database: Database, start: str, limit: int) -> Sequence[Workspace]:
-    """Read those whose slug starts with a text, by slug."""
+    """Read the workspaces whose slug starts with a text, ordered by slug."""
     rows = await database.read(lambda connection: connection.fetch(BY_SLUG, start, limit))
     return [_workspace(row) for row in rows]
 
