@@ -54,6 +54,7 @@ def test_the_windows_at_the_end_justify_an_end_by_pauses(seed):
 @given(seeds)
 @example(5_755)
 @example(106_283)
+@example(7_107_608_407_635_701)  # a disconnect that is told after newer media
 def test_a_crash_at_any_moment_charges_nothing_that_was_not_proved(seed):
     player = histories.Player(histories.draw(seed, crashes=True)).play()
     ended = player.session.phase
@@ -61,7 +62,10 @@ def test_a_crash_at_any_moment_charges_nothing_that_was_not_proved(seed):
     told = player.judged
     if told[-1].at == ended.ended_at_ms:
         told = told[:-1]  # the session ended at this instant, before it was told
-    facts = sorted((fact for fact in told if isinstance(fact, oracle.Fix | oracle.Media)), key=lambda fact: fact.at)
+    facts: list[oracle.Fact] = []
+    for fact in told:
+        if isinstance(fact, oracle.Fix | oracle.Media) and not oracle.is_told_too_late(facts, fact):
+            facts = sorted([*facts, fact], key=lambda each: each.at)
     terms = oracle.Terms(T0, player.history.max_duration_s * 1_000, minimum_s=player.history.minimum_s)
     newest = max([ended.ended_at_ms, *(fact.at for fact in facts)])
     shown = [window for window in oracle.windows_at(terms, facts, newest) if window.known_at <= ended.ended_at_ms]
