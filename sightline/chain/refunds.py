@@ -67,7 +67,7 @@ class Refunds:
         """Args:
         signer: None: no refund account is configured.
         top_up: Gives the account native coin; embedded chain only.
-        faucet_line: Words the command that gives it test USDC; embedded chain only.
+        faucet_line: Returns the command that gives it test USDC; embedded chain only.
         """
         self._rpc = rpc
         self._store = store

@@ -228,7 +228,7 @@ class ChainService:
         """Return the service that pays refunds and records them in `store`.
 
         Args:
-            faucet_line: Words the command of the embedded chain's faucet. It is not used with another chain.
+            faucet_line: Returns the command of the embedded chain's faucet. It is not used with another chain.
         """
         faucet = self.faucet
 

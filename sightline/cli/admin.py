@@ -71,12 +71,12 @@ def _print_list(
     answer: dict[str, Any], table_of_items: "Callable[[list[dict[str, Any]]], Table]", none: str, as_json: bool
 ) -> None:
     """Print a list as JSON lines or as a table; `none` is said of an empty one."""
-    from sightline.cli.tables import open_console
+    from sightline.cli.tables import print_table
 
     if as_json:
         _print(answer)
     elif answer["items"]:
-        open_console().print(table_of_items(answer["items"]))
+        print_table(table_of_items(answer["items"]))
     else:
         typer.echo(none)
 

@@ -62,9 +62,9 @@ class Administration:
         self.suspensions = Suspensions(store, deps.clock, record)
 
     async def session(self, session_id: str) -> SessionHistory:
-        """Read one session with its meter and recorded events. Nobody's lease is renewed by it.
+        """Read one session with its meter and recorded events, without renewing the consumer's lease.
 
-        The status has what no party sees alone: which credential ended it, of either side.
+        Its status names the credential that ended it, whichever side that belongs to; a party sees only its own.
         """
         session = await self._look_up.require_session(session_id)
         answer = await self._broker.reads.history_of(session, session.terms.consumer_workspace_id)
