@@ -11,6 +11,8 @@ CLIENT := packages/sightline-client
 PYTEST := $(BIN)/python -m pytest --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # One more than there are cores: tests of video wait for half of their time.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
+# Tests that start servers wait longer than they compute. Their longest file is half of the time, so it is not kept together.
+SERVER_WORKERS = $(shell $(BIN)/python -c 'import os; print(2 * os.cpu_count())')
 
 # Compiling the package takes longer than everything else that a start does. Images for builds often forbid to keep the result.
 unexport PYTHONDONTWRITEBYTECODE
@@ -73,7 +75,7 @@ test: $(VENV)/.dev
 	$(PYTEST) -n $(WORKERS) -m "not interop and not image and not servers" $(ARGS)
 
 test-servers: $(VENV)/.dev
-	$(PYTEST) -n logical -m "not interop and not image and servers" $(ARGS)
+	$(PYTEST) -n $(SERVER_WORKERS) --dist load -m "not interop and not image and servers" $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -21,6 +21,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 
+from bench.load import first_sequence
 from bench.wire import Client
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, child_command
 from sightline_client import Chain
@@ -117,6 +118,8 @@ async def sightline(directory: Path, **settings: str) -> AsyncIterator[Target]:
         "SIGHTLINE_DISPATCH_ACK_SECONDS": "0",
         # Nobody starts the dispatched sessions, and a no-show puts all operators of the one wallet out of the tiers.
         "SIGHTLINE_START_TIMEOUT_SECONDS": "86400",
+        # All operators count as seen during a whole run, as if each sent its heartbeats.
+        "SIGHTLINE_SEEN_WITHIN_SECONDS": "86400",
     }
     env = {**os.environ, **unlimited, **settings}
     log_path = directory / "sightline.log"
@@ -227,7 +230,7 @@ async def fund(client: Client, port: int, account: LocalAccount) -> None:
 
 
 async def populate_sightline(target: Target, *, operators: int, devices: int, spread: float = 1) -> None:
-    """Create one wallet with one consumer and `operators` ONLINE operators, of which `devices` have a key."""
+    """Create one wallet with one consumer and `operators` ONLINE operators, each seen once; `devices` have a key."""
     account = Account.create()
 
     async def sign(client: Client, challenge: str) -> dict[str, str]:
@@ -278,6 +281,8 @@ async def populate_sightline(target: Target, *, operators: int, devices: int, sp
                     "deviceKind": "PHONE",
                 },
             )
+            seen = spot(number, spread) | {"sequence": first_sequence(), "accuracyMeters": 5}
+            await client.call("POST", f"/workspaces/{workspace_id}/location", seen)
         client.close()
 
     client = await signed_in()

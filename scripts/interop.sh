@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the interop tests need beyond pip (browser, anvil, SpiceDB, media servers), then runs them: in two processes those
+# Installs what the interop tests need beyond pip (browser, anvil, SpiceDB, media servers), then runs them: in three processes those
 # that may run beside others, then one by one those marked `alone`. No test is skipped: a part that cannot be installed fails the run.
 # Rounds that repeat one claim draw from SIGHTLINE_KILL_SEED, by default the date.
 set -euo pipefail
@@ -22,5 +22,5 @@ for bring in scripts/interop_*.sh; do
   timed bash "$bring"
 done
 echo "-- SIGHTLINE_KILL_SEED=$SIGHTLINE_KILL_SEED"
-timed tests -m "interop and not alone" -n 2 --dist loadfile --no-loadscope-reorder --durations=15 "$@"
+timed tests -m "interop and not alone" -n 3 --dist loadfile --no-loadscope-reorder --durations=15 "$@"
 timed tests -m "interop and alone" --durations=15 "$@"

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,15 @@ def open_data_directory() -> Iterator[Path]:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def kept_umask() -> Iterator[None]:
+    """Commands of a host make their files private, for the rest of their process: that of the tests is many of them."""
+    before = os.umask(0)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
@@ -130,7 +140,10 @@ def _serve_postgres(directory: Path) -> Iterator[str]:
 
 
 def on_server(dsn: str, unit: Callable[[Any], Awaitable[object]]) -> None:
-    """Run a function on a connection of its own, without the bridge."""
+    """Run a function on a connection of its own, without the bridge.
+
+    In a thread of its own: where the tests of this process drive a browser, this one has a loop that runs.
+    """
 
     async def connected() -> None:
         connection = await asyncpg.connect(dsn)
@@ -139,7 +152,8 @@ def on_server(dsn: str, unit: Callable[[Any], Awaitable[object]]) -> None:
         finally:
             await connection.close()
 
-    asyncio.run(connected())
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(connected())).result()
 
 
 def dsn_of(postgres_dsn: str, name: str) -> str:

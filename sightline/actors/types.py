@@ -6,7 +6,7 @@ from sightline.domain.escrow import PayerConsent
 from sightline.domain.geofence import Fix
 from sightline.domain.operator.model import Workspace, WorkspaceRole
 from sightline.domain.refusal import Refusal
-from sightline.domain.session.model import MeterState, SessionState
+from sightline.domain.session.model import MeterState, Session, SessionState
 from sightline.domain.session.status import MeterStatus, SessionStatus
 from sightline.domain.units import MicroUsdc
 from sightline.domain.value import Value, replace
@@ -181,6 +181,7 @@ class SessionHistory(Value, kw_only=True):
 class LiveFeed(Value, kw_only=True):
     """The video input of a LIVE session, and the state of its meter and location."""
 
+    session: Session
     video_ref: str
     whep_url: str
     meter_state: MeterState

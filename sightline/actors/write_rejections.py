@@ -15,8 +15,13 @@ SLUG_TAKEN: Final = Refusal(Code.CONFLICT, "workspace:slug", "The slug is taken:
 _RAISE_LIMITS: Final = "raise them in the console under Wallet, or with setLimits of the contract"
 
 
-def session_rejected(rejected: Rejected, terms: Terms | None = None) -> Exception:
-    """What to raise when a session was not written. `terms` are those of a session that is asked for."""
+def session_rejected(rejected: Rejected, terms: Terms | None = None, extension: MicroUsdc | None = None) -> Exception:
+    """What to raise when a session was not written.
+
+    Args:
+        terms: Those of a session that is asked for, or that is to be extended: as they were before.
+        extension: What the extension may cost.
+    """
     match rejected.why:
         case RejectedWhy.QUOTE_CONSUMED:
             return RefusedError(QUOTE_CONSUMED)
@@ -27,11 +32,7 @@ def session_rejected(rejected: Rejected, terms: Terms | None = None) -> Exceptio
             )
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "wallet:limit", message, left_micro=rejected.left))
         case RejectedWhy.FUNDS if rejected.free is not None:
-            needed, enough = ("more than the wallet has for it", "") if terms is None else _needed(terms, rejected.free)
-            message = (
-                f"The session may cost {needed}: of its balance and allowance, {usdc_text(rejected.free)} USDC are not "
-                f"reserved{enough}. Ask for a shorter time, or fund the wallet"
-            )
+            message = f"{_lacking(terms, extension, rejected.free)}. Ask for a shorter time, or fund the wallet"
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:funds", message, left_micro=rejected.free))
         case RejectedWhy.FUNDS:
             message = "The service has not read the wallet from the chain lately, and reserves nothing. Try again"
@@ -49,8 +50,13 @@ def session_rejected(rejected: Rejected, terms: Terms | None = None) -> Exceptio
         case RejectedWhy.KEY_LIMIT:
             left = rejected.left or MicroUsdc(0)
             enough = "" if terms is None or not left >= terms.rate > 0 else f", enough for {left // terms.rate} s"
-            cost = "may cost more" if terms is None else f"may cost {usdc_text(terms.hold)} USDC, more"
-            message = f"The session {cost} than what is left of the API key's limits: {usdc_text(left)} USDC{enough}"
+            amount = 0 if terms is None else terms.hold + (extension or 0)
+            cost = f"may cost {usdc_text(amount)} USDC, more" if amount else "may cost more"
+            whole = "" if extension is None else " in all"
+            message = (
+                f"The session {cost}{whole} than what is left of the API key's limits: {usdc_text(left)} USDC"
+                f"{enough}{whole if enough else ''}"
+            )
             return RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "apiKey:spendLimit", message, left_micro=left))
         case RejectedWhy.VERSION:
             return ReloadRequestedError("the session's row has moved on", retry=True)
@@ -83,10 +89,22 @@ def workspace_rejected(rejected: Rejected) -> Exception:
             return InvariantError(f"a workspace write was rejected for {rejected.why}")
 
 
-def _needed(terms: Terms, free: MicroUsdc) -> tuple[str, str]:
-    """Return what a session may cost, and for how many seconds the wallet has enough."""
-    needed = f"{usdc_text(terms.hold)} USDC, more than the wallet has for it"
-    return needed, f", enough for {free // terms.rate} s" if free >= terms.rate > 0 else ""
+def _lacking(terms: Terms | None, extension: MicroUsdc | None, free: MicroUsdc) -> str:
+    """Return what a session or an extension may cost, and for how many seconds the wallet has enough.
+
+    Args:
+        free: What balance and allowance leave for the whole session. Of it, an extended one has reserved its hold.
+    """
+    what, needed, enough = "session", "", ""
+    if terms is not None:
+        if extension is not None:
+            what, free = "extension", MicroUsdc(max(0, free - terms.hold))
+        needed = f"{usdc_text(terms.hold if extension is None else extension)} USDC, "
+        enough = f", enough for {free // terms.rate} s" if free >= terms.rate > 0 else ""
+    return (
+        f"The {what} may cost {needed}more than the wallet has for it: of its balance and allowance, "
+        f"{usdc_text(free)} USDC are not reserved{enough}"
+    )
 
 
 def _unfunded(left: MicroUsdc | None) -> str:

@@ -91,7 +91,9 @@ def _role_works(core: Core) -> Mapping[ServerRole, RoleWork]:
             run=partial(_watch, chain, _payer_funds(core), stores.books), bind=stores.wallets.bind
         ),
         ServerRole.HOUSEKEEPING: RoleWork(
-            run=partial(_run_all, core.webhooks.dispatcher.run, core.webhooks.pushes.run, *housekeeping)
+            run=partial(
+                _run_all, core.webhooks.dispatcher.run, core.webhooks.pushes.run, core.webhooks.watch.run, *housekeeping
+            )
         ),
     }
 

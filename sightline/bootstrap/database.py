@@ -28,6 +28,10 @@ from sightline.storage.postgres.operations.secrets_check import are_same_secrets
 from sightline.system.secrets import Secrets
 
 LEASE_ENDS_S: Final = TTL_MS / 1_000 + 1
+SECRETS_REMEDY: Final = (
+    "Restore the file, or set SIGHTLINE_SECRETS_FILE to that of the other servers. If it was replaced on purpose, run "
+    "`sightline secrets accept`"
+)
 
 log = structlog.get_logger("sightline")
 
@@ -103,7 +107,7 @@ async def require_same_secrets(settings: Settings, secrets: Secrets, database: D
     if not await are_same_secrets(database, secrets.fingerprint):
         raise StartError(
             f"The secrets in {settings.secrets_path} are not those of this database: API keys and sign-ins would be "
-            "refused. Restore the file, or set SIGHTLINE_SECRETS_FILE to that of the other servers."
+            f"refused. {SECRETS_REMEDY}."
         )
 
 

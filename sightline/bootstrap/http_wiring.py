@@ -1,5 +1,6 @@
 """Build the public and the internal HTTP application on top of the core."""
 
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Final
@@ -9,10 +10,12 @@ from sightline.bootstrap.failures.errors import check_setting
 from sightline.bootstrap.identity import Identity
 from sightline.bootstrap.listeners.passing import connection_passing
 from sightline.bootstrap.listeners.ports import Ports
-from sightline.bootstrap.observability.readiness import Readiness
+from sightline.bootstrap.observability.readiness import Readiness, chain_file_damage
 from sightline.bootstrap.options.http import edge_options, resource_options
 from sightline.config.addresses import read_networks
 from sightline.domain.access import Principal
+from sightline.domain.books.differences import BooksCheck, Difference
+from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.refusal import Refusal
 from sightline.evidence.certificates import SigningIdentity, load_identity
 from sightline.evidence.signing import C2paEvidence
@@ -109,6 +112,15 @@ def make_public_app(
     return app if core.base.tracer is None else TracedApp(app, core.base.tracer)
 
 
+async def _compare_books(core: Core) -> tuple[BooksCheck, Sequence[Difference]]:
+    """Compare the books with the chain. A chain that cannot be read for a damaged file is told as that."""
+    try:
+        return await core.chain.reconciler(core.stores.books).compare()
+    except ChainUnavailableError as error:
+        damage = await chain_file_damage(core.base.settings)
+        raise ChainUnavailableError(damage or str(error)) from error
+
+
 def make_internal_app(core: Core, identity: Identity, audit: Audit, metrics: Metrics, readiness: Readiness) -> ASGIApp:
     """Create the application of the internal listener: readiness, metrics and the video provider's webhooks."""
     deps = InternalServices(
@@ -153,7 +165,7 @@ def make_internal_app(core: Core, identity: Identity, audit: Audit, metrics: Met
                 core.actors.deps.payment_hold,
                 audit,
                 PostgresJournal(core.stores.database),
-                core.chain.reconciler(core.stores.books).compare,
+                partial(_compare_books, core),
             )
         ),
         *hooks,

@@ -4,7 +4,6 @@ from typing import Final, final
 from urllib.parse import urlsplit
 
 from sightline.bootstrap.core import Core
-from sightline.bootstrap.failures.errors import check_setting
 from sightline.bootstrap.membership.peer_wakeups import connect_sign_ins
 from sightline.domain.access import Holder, Operation, Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError
@@ -59,12 +58,11 @@ def make_identity(core: Core) -> Identity:
     store = PostgresIdentityStore(stores.database)
     hasher = KeyHasher(secrets.key_pepper)
     configured = settings.cookie_keys
-    with check_setting("SIGHTLINE_COOKIE_KEYS"):
-        cookie_keys = (
-            parse_cookie_keys(configured.get_secret_value())
-            if configured is not None
-            else [CookieKey(COOKIE_KEY_NAME, secrets.cookie_key)]
-        )
+    cookie_keys = (
+        parse_cookie_keys(configured.get_secret_value())
+        if configured is not None
+        else [CookieKey(COOKIE_KEY_NAME, secrets.cookie_key)]
+    )
     cookies = CookieCodec(
         cookie_keys,
         audience=settings.public_url or LOCAL_AUDIENCE,

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -38,6 +39,8 @@ from sightline.system.data_directory import (
     DataPart,
     check_parts,
     record_parts,
+    require_own_account,
+    was_used,
 )
 from sightline.system.ids import SystemIds
 from sightline.system.lock import lock_directory
@@ -82,12 +85,13 @@ def prepare(settings: Settings) -> Iterator[Prepared]:
     """Lock the data directory, bind both sockets and read the secrets; release them when the block ends.
 
     Raises:
-        DataDirectoryInUseError, PartMissingError, StartError: The server cannot start.
+        DataDirectoryInUseError, OtherAccountError, PartMissingError, StartError: The server cannot start.
     """
     with ExitStack() as stack:
         directory = settings.data_dir
         with check_setting(f"SIGHTLINE_DATA_DIR (--data-dir) {directory}"):
             directory = directory.resolve()
+            require_own_account(directory)
             stack.enter_context(lock_directory(directory))
         settings = settings.model_copy(update={"data_dir": directory})
         check_tls_files(settings)
@@ -103,8 +107,31 @@ def prepare(settings: Settings) -> Iterator[Prepared]:
         raise_open_file_limit()
         check_parts(directory, kept_parts(settings))
         with check_setting(f"The secrets in {settings.secrets_path} (SIGHTLINE_DATA_DIR, SIGHTLINE_SECRETS_FILE)"):
+            require_kept_secrets(settings)
             secrets = load_secrets(settings.secrets_path, SystemIds())
+        if readers := others_may_read(settings.secrets_path):
+            advice = f"chmod 600 {settings.secrets_path}"
+            log.warning("secrets_readable_by_others", path=str(settings.secrets_path), mode=readers, advice=advice)
         yield Prepared(settings=settings, secrets=secrets, ports=ports, own_tls=own_tls)
+
+
+def require_kept_secrets(settings: Settings) -> None:
+    """Require that the secrets of a data directory that was used exist: new ones would end every API key and sign-in.
+
+    Raises:
+        StartError: They do not, because SIGHTLINE_SECRETS_FILE is mistyped or a volume is not mounted.
+    """
+    if settings.secrets_file is not None and not settings.secrets_file.exists() and was_used(settings.data_dir):
+        raise StartError(
+            f"{settings.secrets_file} (SIGHTLINE_SECRETS_FILE) does not exist, and {settings.data_dir} has been used "
+            "with secrets, which every API key and sign-in needs. Correct the path, or restore the file."
+        )
+
+
+def others_may_read(path: Path) -> str | None:
+    """Return the mode of a file that other accounts may use, in octal; None if only its owner may."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    return f"{mode:04o}" if mode & 0o077 else None
 
 
 def restrict_new_files() -> None:

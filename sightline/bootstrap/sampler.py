@@ -2,6 +2,7 @@
 
 from typing import Final, final
 
+import trio
 from msgspec import field
 
 from sightline.actors.shards import OwnedShards
@@ -20,6 +21,8 @@ from sightline.storage.postgres.operations.counts import Counts, read_counts
 from sightline.video.embedded import EmbeddedBackend
 
 SAMPLE_EVERY_S: Final = 10.0
+COIN_EVERY_S: Final = 60.0
+"""How often the chain is asked for the relayer's coin and present prices: seven requests, which a provider counts."""
 
 
 @final
@@ -55,6 +58,7 @@ class Sampler:
         self._video = video
         self._chain = chain
         self._clock = clock
+        self._coin_due_s = 0.0
         self.figures = Figures()
 
     async def run_once(self) -> None:
@@ -83,9 +87,10 @@ class Sampler:
         await self._chain.probe_signers()
         if self._owned.role_lease(ServerRole.RELAYER) is None:
             coin = None
-        else:
+        elif coin is None or trio.current_time() >= self._coin_due_s:
             try:
                 coin = await self._chain.relayer_coin()
+                self._coin_due_s = trio.current_time() + COIN_EVERY_S
             except SightlineError as error:
                 failure = error
         if isinstance(self._video, EmbeddedBackend):

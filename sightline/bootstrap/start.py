@@ -126,6 +126,8 @@ async def open_core(base: Base, children: Children, media: WorkerTemplate) -> As
         # 5. Enter the service: this server has a lease from here on. A spare waits in `join`.
         await membership.join(patience_s=settings.startup_timeout_seconds, retry=retry.run)
         await stack.enter_async_context(keep_lease(membership))
+        # `sightline secrets accept` sees a server by its lease: others may have been accepted before it had one.
+        await retry.run(lambda: require_same_secrets(settings, base.secrets, database))
         clock.advance_to(await retry.run(lambda: newest_instant(database)), at_most_ms=DAY_MS)
 
         # 6. The actors and what administers them. Nothing runs yet.
@@ -133,7 +135,13 @@ async def open_core(base: Base, children: Children, media: WorkerTemplate) -> As
         await retry.run(lambda: _apply_withdrawals(stores.withdrawals, settings.withdrawals_path))
         refunds = chain.refunds(stores.administration, partial(faucet_line, settings))
         administration = Administration(
-            actors.registry, actors.deps, actors.broker, stores.administration, refunds.pay, stores.withdrawals.record
+            actors.registry,
+            actors.deps,
+            actors.broker,
+            stores.administration,
+            refunds.pay,
+            stores.ledger.settlement,
+            stores.withdrawals.record,
         )
         await retry.run(administration.suspensions.load)
         connect_wakeups(membership.peers, chain, administration.suspensions)

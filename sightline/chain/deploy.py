@@ -21,10 +21,10 @@ from sightline.chain.contracts.escrow import escrow_constructor
 from sightline.chain.contracts.messages import NOBODY
 from sightline.chain.contracts.terms import ADMIN_DELAY_S, MAX_RATE_MICRO, SESSION_CAP_MICRO
 from sightline.chain.fees import ABOUT_FEES, GAS_MAX, gas_with_margin, suggested
-from sightline.chain.profile import MAINNETS
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import fault_text, hex_int
 from sightline.chain.signer import Signer, read_keystore, require_private_key
+from sightline.domain.settlement import MAIN_NETWORKS
 from sightline.domain.value import Value, hiding
 from sightline.system.ids import SystemIds
 
@@ -76,7 +76,7 @@ async def deploy(rpc: JsonRpc, signer: Signer, deployment: Deployment) -> Deploy
         ChainUnavailableError: The endpoint does not answer.
     """
     chain_id = hex_int(await rpc.call("eth_chainId"))
-    if chain_id in MAINNETS:
+    if chain_id in MAIN_NETWORKS:
         raise DeploymentError(f"chain {chain_id} is a main network; Sightline settles on test networks")
     usdc, receipts = deployment.usdc, list[dict[str, Any]]()
     if usdc is None:

@@ -144,7 +144,9 @@ class ChainEscrow:
                     assert opening.tx_hash is not None, "a hold is in a block by its transaction"
                     return opening.tx_hash
                 if opening is not None and opening.state in _REFUSED:
-                    raise RefusedError(_not_held(opening.reason or "refused"))
+                    raise RefusedError(
+                        _not_held(opening.reason, f"{usdc_text(session.terms.hold)} USDC of the session")
+                    )
                 with trio.move_on_after(LOOK_EVERY_S):
                     await news.wait()
         raise UnavailableError("the hold is not in a block yet; repeat the start")
@@ -166,7 +168,8 @@ class ChainEscrow:
                 if row.state in (*_REFUSED, SettlementState.WRITTEN_OFF) and await self._extensions.withdraw(
                     extension.id, now_ms=self._clock.now_ms()
                 ):
-                    raise RefusedError(_not_held(row.reason or "refused", "amount of the extension"))
+                    what = f"{usdc_text(extension.amount)} USDC of an extension by {extension.seconds} s"
+                    raise RefusedError(_not_held(row.reason, what))
                 with trio.move_on_after(LOOK_EVERY_S):
                     await news.wait()
         raise UnavailableError("the extension is not at its depth on the chain yet; repeat the call")
@@ -402,6 +405,6 @@ def _require_left(wanted: MicroUsdc, left: MicroUsdc, rate: MicroUsdc, period: s
     raise RefusedError(Refusal(Code.INSUFFICIENT_CREDIT, "session:mandate", message, left_micro=left))
 
 
-def _not_held(reason: str, what: str = "session's amount") -> Refusal:
-    message = f"The contract does not hold the {what}: {reason}"
+def _not_held(reason: str | None, what: str) -> Refusal:
+    message = f"The contract could not take the {what} from the wallet: {reason or 'refused'}"
     return Refusal(Code.INSUFFICIENT_CREDIT, "session:fundsNotHeld", message)

@@ -27,7 +27,6 @@ PROFILES: Final = {
     11_155_420: ChainProfile(name="OP Sepolia", depth=5, finality_tag=FINALIZED, block_s=2),
     11_155_111: ChainProfile(name="Sepolia", depth=5, finality_tag=FINALIZED, block_s=12),
 }
-MAINNETS: Final = frozenset({1, 10, 56, 100, 137, 8453, 42161, 43114, 59144})
 
 
 def profile_of(chain_id: int) -> ChainProfile:

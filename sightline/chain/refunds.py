@@ -84,8 +84,8 @@ class Refunds:
         """Pay a refund, and wait for some seconds until it is mined. A repeat with the same key pays nothing more.
 
         Raises:
-            RefusedError: No refund account, its balance is too low, the sum exceeds the charge, or the key was used for
-                another amount.
+            RefusedError: No refund account, its balance is too low, the sum exceeds what was paid, or the key was used
+                for another amount.
             ChainUnavailableError: The endpoint did not answer. A refund that is stored is sent by `resume`.
         """
         async with self._turn:
@@ -124,6 +124,8 @@ class Refunds:
             if refund.state is not RefundState.FAILED
         )
         if refunded + wanted.amount_micro > wanted.charged_micro:
+            if (stored := await self._stored(wanted)) is not None:  # another server has stored this one meanwhile
+                return stored
             raise _above_charge(wanted, refunded)
         signer = self._signer
         if signer is None:

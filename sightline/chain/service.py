@@ -55,6 +55,11 @@ log = structlog.get_logger()
 
 ENVIRONMENT: Final = "TEST"
 FUNDS_RETRY_S: Final = 1.0
+SWEEP_EVERY_MS: Final = 30_000
+EMBEDDED_SWEEP_EVERY_MS: Final = 60_000
+"""Rarer, because the contracts of the embedded chain change nothing without a log, and reading 50 wallets costs its
+process 0.1 s of CPU.
+"""
 
 
 class ChainRefusedError(Exception):
@@ -100,6 +105,8 @@ class ChainOptions(Value, kw_only=True):
     replace_ms: int = 30_000
     free_every_ms: int = 600_000
     rpc_timeout_ms: int = 5_000
+    rpc_failover_ms: int = 1_500
+    """Time without an answer after which a read is also sent to the next of several endpoints."""
     is_escrow: bool = False
     """Whether sessions are held and settled by SessionEscrow, in place of SessionSettlement."""
     unpaid_opens_max: int = 0
@@ -383,6 +390,7 @@ class Endpoint(Value, kw_only=True):
     depth: int
     finality_tag: str | None
     poll_ms: int
+    sweep_every_ms: int
     capture_window_ms: int
     faucet: PayTestMoney | None
 
@@ -466,6 +474,7 @@ async def open_chain(
             Watcher, endpoint.rpc, reader, wallets or ledger, endpoint.identity,
             WatcherOptions(
                 depth=endpoint.depth, finality_tag=endpoint.finality_tag, poll_ms=endpoint.poll_ms,
+                sweep_every_ms=endpoint.sweep_every_ms,
                 start_block=options.start_block, is_escrow=meter is not None,
             ),
             relayer=endpoint.gas_key.address, clock=clock, ids=ids,
@@ -543,6 +552,7 @@ async def _embedded(stack: AsyncExitStack, options: ChainOptions, node: Embedded
         depth=options.depth or 0,
         finality_tag=None,
         poll_ms=options.poll_ms or 200,
+        sweep_every_ms=EMBEDDED_SWEEP_EVERY_MS,
         capture_window_ms=options.capture_window_ms or 0,
         faucet=EmbeddedFaucet(rpc, node.directory).fund,
     )
@@ -556,7 +566,8 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> E
     if not is_address(usdc) or not is_address(settlement):
         raise ChainRefusedError("usdc_address or settlement_address is not an address")
     gas_key = await _external_gas_key(stack, options, ids)
-    rpc = await stack.enter_async_context(open_rpc(url, RpcOptions(timeout_ms=options.rpc_timeout_ms), ids))
+    rpc_options = RpcOptions(timeout_ms=options.rpc_timeout_ms, failover_ms=options.rpc_failover_ms)
+    rpc = await stack.enter_async_context(open_rpc(url, rpc_options, ids))
     rpc.chain_id = chain_id = hex_int(await rpc.call("eth_chainId"))
     if options.chain_id not in (None, chain_id):
         raise ChainRefusedError(f"the endpoint's chain id is {chain_id}, the settings say {options.chain_id}")
@@ -581,6 +592,7 @@ async def _external(stack: AsyncExitStack, options: ChainOptions, ids: Ids) -> E
         depth=profile.depth if options.depth is None else options.depth,
         finality_tag=profile.finality_tag,
         poll_ms=options.poll_ms or 2_000,
+        sweep_every_ms=SWEEP_EVERY_MS,
         capture_window_ms=10_000 if options.capture_window_ms is None else options.capture_window_ms,
         faucet=None,
     )

@@ -7,15 +7,24 @@ from typing import Annotated, Any, Final
 import typer
 
 from sightline.bootstrap.importing import importing
-from sightline.cli import admin, chain, street_map
+from sightline.cli import admin, chain, secrets, street_map
 from sightline.cli.options import DEVELOP, HOST, ConfigFile, DataDir, load, settings_of
 from sightline_client.commands import application
 from sightline_client.commands.access import one_line_errors
-from sightline_client.commands.options import AsJson, SessionId, lat_option, lng_option, usdc_argument
+from sightline_client.commands.options import (
+    USDC,
+    AsJson,
+    NumberCommand,
+    SessionId,
+    lat_option,
+    lng_option,
+    usdc_argument,
+)
 
 app = typer.Typer()
 app.add_typer(admin.app, name="admin", rich_help_panel=HOST)
 app.add_typer(chain.app, name="chain", rich_help_panel=HOST)
+app.add_typer(secrets.app, name="secrets", rich_help_panel=HOST)
 app.add_typer(street_map.app, name="map", rich_help_panel=HOST)
 
 
@@ -92,29 +101,31 @@ def config(
 
 
 def _address(text: str) -> str:
-    from eth_utils.address import is_address
+    from sightline_client.keccak import checked_address
 
-    if not is_address(text):
-        raise typer.BadParameter(f"{text} is not the address of a wallet: 0x and 40 hex digits.")
-    return text
+    try:
+        return checked_address(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text} is not the address of a wallet: {error}") from error
 
 
-@app.command(rich_help_panel=DEVELOP)
+@app.command(rich_help_panel=DEVELOP, cls=NumberCommand)
 def faucet(
     address: Annotated[str, typer.Argument(callback=_address, help="Wallet address.")],
-    amount: Annotated[int, usdc_argument("Amount in USDC, such as 5 or 0.50.")],
+    amount: Annotated[USDC, usdc_argument("Amount in USDC, such as 5 or 0.50.", is_positive=True)],
     as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Send test USDC to a wallet, and the native coin it needs for gas. Embedded chain of a running server only."""
-    from sightline.bootstrap.maintenance.faucet import run_faucet
+    """Send test USDC to a wallet, and the native coin it needs for gas. Embedded chain of a running server only.
 
-    if amount < 1:
-        raise typer.BadParameter("The amount must be above 0.")
-    raise typer.Exit(
-        run_faucet(settings_of(config, as_json=as_json, data_dir=data_dir), address, amount, as_json=as_json)
-    )
+    It pays on the chain of the data directory, and warns if SIGHTLINE_URL names another server.
+    """
+    from sightline.bootstrap.maintenance.faucet import run_faucet
+    from sightline.cli.other_server import other_server_warning
+
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    raise typer.Exit(run_faucet(settings, address, amount, as_json=as_json, other_server=other_server_warning))
 
 
 @app.command(rich_help_panel=HOST)

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import typer
 
 from sightline.cli.options import ConfigFile, DataDir, settings_of
-from sightline_client.commands.options import AsJson, choice_option, id_argument, usdc_argument
+from sightline_client.commands.options import USDC, AsJson, NumberCommand, choice_option, id_argument, usdc_argument
 from sightline_client.commands.sessions import ListedState
 
 if TYPE_CHECKING:
@@ -121,13 +121,19 @@ def _query(path: str, **values: object) -> str:
 @app.command()
 def token(data_dir: DataDir = None, config: ConfigFile = None) -> None:
     """Print the bearer token of the internal listener, for curl and the operations page."""
-    from sightline.cli.operations import internal_token
+    from sightline.cli.operations import STARTED_OTHERWISE, NotRunningError, ask, internal_token, not_readable
 
     settings = settings_of(config, data_dir=data_dir)
     found = internal_token(settings)
     if found is None:
-        typer.echo(f"{settings.secrets_path} cannot be read. Run this as the account of the server.", err=True)
+        typer.echo(not_readable(settings.secrets_path), err=True)
         raise typer.Exit(1)
+    try:
+        ask(settings, "GET", "/internal/nodes")
+    except NotRunningError as error:  # a token can be read before the server runs
+        if str(error) == STARTED_OTHERWISE:
+            typer.echo(STARTED_OTHERWISE, err=True)
+            raise typer.Exit(1) from error
     typer.echo(found)
 
 
@@ -192,10 +198,10 @@ def note(
     _print_one(written, lambda _: ("The note is written.",), as_json)
 
 
-@app.command()
+@app.command(cls=NumberCommand)
 def refund(
     session_id: SessionId,
-    amount: Annotated[int, usdc_argument("Amount in USDC, such as 0.04.")],
+    amount: Annotated[USDC, usdc_argument("Amount in USDC, such as 0.04.", is_positive=True)],
     operator: Operator,
     reason: Reason,
     key: Annotated[
@@ -215,11 +221,11 @@ def refund(
     """
     from sightline.cli.admin_text import refund_lines
 
-    if amount < 1:
-        raise typer.BadParameter("The amount must be above 0.")
     settings, path = settings_of(config, as_json=as_json, data_dir=data_dir), f"sessions/{session_id}/refund"
+    before = _ask(settings, "GET", f"sessions/{session_id}", as_json=as_json)["refunds"]
     paid = _act(settings, path, operator, reason, as_json=as_json, amountMicroUsdc=str(amount), key=key)
-    _print_one(paid, refund_lines, as_json)
+    is_repeat = any(each["key"] == key for each in before)
+    _print_one(paid, lambda refund: refund_lines(refund, is_repeat=is_repeat), as_json)
 
 
 @app.command()
@@ -247,14 +253,16 @@ def suspend(
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Refuse every call of a workspace, end its unfinished sessions, and take an operator OFFLINE."""
+    """Refuse every call of a workspace, end its unfinished sessions, and take an operator OFFLINE.
+
+    A repeat changes nothing but that it ends what is unfinished: the first reason stays.
+    """
+    from sightline.cli.admin_text import suspended_lines
+
     settings = settings_of(config, as_json=as_json, data_dir=data_dir)
     workspace_id = _workspace_id(settings, workspace, as_json=as_json)
     done = _act(settings, f"workspaces/{workspace_id}/suspend", operator, reason, as_json=as_json)
-    ended = done["endedSessions"]
-    _print_one(
-        done, lambda _: (f"{workspace} is suspended.", *(f"Its session {each} was ended." for each in ended)), as_json
-    )
+    _print_one(done, lambda answer: suspended_lines(workspace, answer), as_json)
 
 
 @app.command()
@@ -267,10 +275,12 @@ def unsuspend(
     config: ConfigFile = None,
 ) -> None:
     """Accept calls of a workspace again."""
+    from sightline.cli.admin_text import unsuspended_lines
+
     settings = settings_of(config, as_json=as_json, data_dir=data_dir)
     workspace_id = _workspace_id(settings, workspace, as_json=as_json)
     done = _act(settings, f"workspaces/{workspace_id}/unsuspend", operator, reason, as_json=as_json)
-    _print_one(done, lambda _: (f"Calls of {workspace} are accepted.",), as_json)
+    _print_one(done, lambda answer: unsuspended_lines(workspace, answer), as_json)
 
 
 @app.command()

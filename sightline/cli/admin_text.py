@@ -8,11 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from sightline.cli.tables import table_of
-from sightline_client.commands.printing import pause_text, time_text
+from sightline_client.commands.printing import delivery_text, pause_text, time_text
+from sightline_client.models import Delivery
 from sightline_client.money import MicroUsdc
 from sightline_client.wording import ENDED
 
 OVER: Final = frozenset({"ENDED", "CANCELLED", "EXPIRED"})
+SHOWN_BELOW: Final = frozenset({"session.note", "session.refund"})
+"""Acts with a list of their own: of these only what was not done is among the acts."""
 WIDTH: Final = 14
 """Width of the column of names."""
 REOPENED: Final = {
@@ -22,8 +25,8 @@ REOPENED: Final = {
 }
 
 
-def usdc(micro: str) -> str:
-    """An amount of the interface in USDC."""
+def usdc(micro: str | int) -> str:
+    """An amount of the interface, in micro-USDC, as USDC."""
     return f"{MicroUsdc(int(micro)).usdc:f}"
 
 
@@ -65,16 +68,30 @@ def sessions_table(found: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def workspaces_table(found: Sequence[Mapping[str, Any]]) -> Table:
-    """List workspaces with their suspensions."""
-    table = table_of("slug", "id", "roles", "availability", "last seen", "suspended")
+    """List workspaces with their suspensions, and until when operators are passed over for no-shows."""
+    table = table_of("slug", "id", "roles", "availability", "passed over until", "last seen", "suspended")
     table.columns[0].no_wrap = True  # it is copied into the next command
     for each in found:
         suspension = each["suspension"]
-        since = "" if suspension is None else f"{_time(suspension['at'])}: {_plain(suspension['reason'])}"
+        since = "" if suspension is None else f"{_time(suspension['at'])}, {_said(suspension, 'reason')}"
         roles = ", ".join(role.lower() for role in each["roles"])
         availability = each["availabilityState"] if "SUPPLIER" in each["roles"] else ""
-        table.add_row(each["slug"], each["id"], roles, availability, _time(each["lastSeenAt"]), Text(since))
+        until, seen = _time(each["passedOverUntil"]), _time(each["lastSeenAt"])
+        table.add_row(each["slug"], each["id"], roles, availability, until, seen, Text(since))
     return table
+
+
+def _are_missing_together(windows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether position and video were missing at the same time."""
+    spans = {
+        reason: [(each["from"], each["to"] or "~") for each in windows if each["reason"] == reason]
+        for reason in ("LOCATION_STALE", "MEDIA_LOST")
+    }
+    return any(
+        start < other_end and other_start < end
+        for start, end in spans["LOCATION_STALE"]
+        for other_start, other_end in spans["MEDIA_LOST"]
+    )
 
 
 def ended_lines(session: Mapping[str, Any]) -> Iterator[str]:
@@ -85,13 +102,43 @@ def ended_lines(session: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
-def refund_lines(refund: Mapping[str, Any]) -> Iterator[str]:
+def suspended_lines(workspace: str, done: Mapping[str, Any]) -> Iterator[str]:
+    """Say what a suspension did, or which one there was already."""
+    if done["wasSuspended"]:
+        first = done["suspension"]
+        yield (
+            f"{workspace} was suspended already, at {_time(first['at'])} by {_said(first, 'reason')}. "
+            "That stays; the reason of now is in the audit log only."
+        )
+        yield "To change the reason, unsuspend it and suspend it again."
+    else:
+        yield f"{workspace} is suspended."
+    for session_id in done["endedSessions"]:
+        yield f"Its session {session_id} was ended."
+
+
+def unsuspended_lines(workspace: str, done: Mapping[str, Any]) -> Iterator[str]:
+    """Say what the end of a suspension did, and what an operator has to do."""
+    if not done["wasSuspended"]:
+        yield f"{workspace} was not suspended: nothing has changed."
+        return
+    yield f"Calls of {workspace} are accepted."
+    if done["isOperator"]:
+        yield (
+            "An operator stays OFFLINE until it goes ONLINE again in the console; a `sightline device --online` that "
+            "runs does so by itself."
+        )
+
+
+def refund_lines(refund: Mapping[str, Any], *, is_repeat: bool) -> Iterator[str]:
     """Say what a refund did, and how a further one of the session is made."""
     yield f"{_refunded(refund)}. {_refund_state(refund)}"
-    yield (
-        f"This is the refund {_plain(refund['key'])} of the session: the same command again pays nothing more. For a "
-        "further refund of this session, add --key with another name."
-    )
+    key = _plain(refund["key"])
+    if is_repeat:
+        yield f"This was asked for at {_time(refund['at'])} already, with --key {key}: nothing more was paid now."
+    else:
+        yield f"Its --key is {key}: the same command again pays nothing more."
+    yield "For a further refund of this session, add --key with another name."
 
 
 def _refunded(refund: Mapping[str, Any]) -> str:
@@ -125,8 +172,10 @@ def session_lines(session: Mapping[str, Any]) -> Iterator[str]:
     if session["instructions"]:
         yield _named("instructions", _plain(session["instructions"]))
     rate, hold = usdc(session["ratePerSecondMicroUsdc"]), usdc(session["holdMicroUsdc"])
-    yield _named("agreed", f"at most {session['maxDurationSeconds']} s at {rate} USDC, {hold} USDC in all")
-    yield _named("charge", f"{session['cleanSeconds']} s, {_charge(session)} USDC")
+    yield _named("agreed", f"at most {session['maxDurationSeconds']} s at {rate} USDC a second, {hold} USDC in all")
+    yield _named("charge", f"{session['cleanSeconds']} s{_live_for(session)}, {_charge(session)} USDC")
+    if session["startedAt"] is not None:
+        yield _named("pictures", _delivery(session["delivery"]))
     yield from _settlement_lines(session["settlement"])
     yield "events"
     for event in session["events"]:
@@ -136,15 +185,49 @@ def session_lines(session: Mapping[str, Any]) -> Iterator[str]:
         for window in session["meter"]["windows"]:
             until = "now" if window["to"] is None else _time(window["to"])
             yield f"  {_time(window['from'])}  until {until}: {pause_text(window['reason'])}"
+        if _are_missing_together(session["meter"]["windows"]):
+            yield "  Both together: the device, its network, or this server was away; the server's log has its starts."
+    acts = [act for act in session["acts"] if act["outcome"] != "DONE" or act["action"] not in SHOWN_BELOW]
+    if acts:
+        yield "administrators"
+        for act in acts:
+            yield f"  {_time(act['at'])}  {_act_text(act)}"
     if session["notes"]:
         yield "notes"
         for note in session["notes"]:
-            yield f"  {_time(note['at'])}  {note['actor']}: {_plain(note['text'])}"
+            yield f"  {_time(note['at'])}  {_said(note, 'text')}"
     if session["refunds"]:
         yield "refunds"
         for refund in session["refunds"]:
-            named = f"{_plain(refund['key'])}, {refund['actor']}, {_plain(refund['reason'])}"
+            named = f"{_plain(refund['key'])}, {_said(refund, 'reason')}"
             yield f"  {_time(refund['at'])}  {_refunded(refund)}, {refund['state']} ({named})"
+
+
+def _said(written: Mapping[str, Any], name: str) -> str:
+    """What somebody wrote, after who it was."""
+    return f"{_plain(written['actor'])}: {_plain(written[name])}"
+
+
+def _act_text(act: Mapping[str, Any]) -> str:
+    """An act of the audit log: what was done with which outcome, by whom and why."""
+    actor, reason = act["actor"], act["reason"]
+    if act["action"].startswith(("session.", "workspace.")):  # the name that was given by --as is before the reason
+        name, _, reason = reason.partition(": ")
+        actor = f"{name} ({actor})"
+    outcome = "interrupted, look at the state" if act["outcome"] == "REQUESTED" else act["outcome"]
+    return f"{act['action']}, {outcome}, {_plain(actor)}: {_plain(reason)}"
+
+
+def _delivery(delivery: Mapping[str, Any] | None) -> str:
+    return delivery_text(None if delivery is None else Delivery.model_validate(delivery))
+
+
+def _live_for(session: Mapping[str, Any]) -> str:
+    """How long a session that has ended was live, beside what of it is charged."""
+    if session["startedAt"] is None or session["endedAt"] is None:
+        return ""
+    lasted = datetime.fromisoformat(session["endedAt"]) - datetime.fromisoformat(session["startedAt"])
+    return f" of the {lasted.total_seconds():.0f} s for which it was live"
 
 
 def _named(name: str, value: str) -> str:
@@ -158,6 +241,9 @@ def _settlement_lines(settlement: Mapping[str, Any]) -> Iterator[str]:
     amounts = f"{usdc(payload['toAmount'])} USDC to {payload['to']}, {usdc(payload['feeAmount'])} USDC as fee"
     where = "" if settlement["txHash"] is None else f", in {settlement['txHash']}"
     yield _named("payment", f"{settlement['state']}: {amounts}{where}")
+    if settlement["reason"]:
+        tries = "" if settlement["state"] == "WRITTEN_OFF" else f" (tries: {settlement['tries']})"
+        yield _named("", f"{_plain(settlement['reason'])}{tries}")
     if settlement["mismatched"]:
         yield _named("", "The chain settled these amounts, which differ from what the database asked for.")
 

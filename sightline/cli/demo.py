@@ -244,6 +244,9 @@ class Demo:
         receipt = await api.sessions.receipt(session_id)
         result = await receipt.verify(deployment=self._config.deployment, rpc=self._config.rpc_url)
         self._checks.true("receipt", not result.skipped, "recomputed from its events, and paid on the chain")
+        delivery = ended.delivery
+        for_s = 0.0 if delivery is None else (delivery.last_at - delivery.first_at).total_seconds()
+        self._checks.true("pictures at the consumer", for_s > 0, f"for {for_s:.1f} s")
         token = self._config.usdc_address
         if ended.funds_state is not None:
             kept = await self._chain.balance_of(token, self._config.settlement_address)

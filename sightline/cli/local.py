@@ -25,8 +25,8 @@ from sightline_client.wallet import LocalWallet
 PLACE: Final = (52.520008, 13.404954)
 """Latitude and longitude of the example place of the documentation, in Berlin."""
 COVERAGE_M: Final = 2_000
-LOCAL_DEFAULTS: Final = {"SIGHTLINE_VIDEO_CLIP_SECONDS": "30"}
-"""Settings of a local server that the environment may change: every command can be tried."""
+LOCAL_DEFAULTS: Final = {"SIGHTLINE_VIDEO_CLIP_SECONDS": "30", "SIGHTLINE_INTERNAL_PORT": "0"}
+"""Settings of a local server that the environment may change: every command can be tried, and no port is taken."""
 LOCAL_SETTINGS: Final = {"SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK": "true"}
 """Webhooks can be tried with a program on the same machine."""
 ESCROW: Final = {"SIGHTLINE_FUNDS_POLICY": "escrow"}
@@ -116,8 +116,8 @@ class LocalServer:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[trio.Process]:
         """Run the server for the length of the block; `url` is set when it is ready."""
-        ports = ["--port", str(self._port), "--internal-port", "0"]
-        command = [sys.executable, "-m", "sightline.cli", "serve", *ports, "--data-dir", str(self.data_dir)]
+        options = ["--port", str(self._port), "--data-dir", str(self.data_dir)]
+        command = [sys.executable, "-m", "sightline.cli", "serve", *options]
         with self.log_path.open("ab") as log_file:
             self._log_start = log_file.tell()
             server = await trio.lowlevel.open_process(
@@ -192,7 +192,8 @@ class LocalServer:
     async def fund(self, address: str, micro_usdc: int) -> None:
         """Send test USDC and native coin to a wallet."""
         data = str(self.directory / "data")
-        await self.run("-m", "sightline.cli", "faucet", address, str(MicroUsdc(micro_usdc).usdc), "--data-dir", data)
+        line = ("-m", "sightline.cli", "faucet", address, str(MicroUsdc(micro_usdc).usdc), "--data-dir", data)
+        await self.run(*line, SIGHTLINE_URL=self.url)  # else it looks for the payment on the server of the shell
 
     def kept_wallet(self, name: str) -> LocalWallet:
         """The wallet of this name, the same in each run with this directory."""

@@ -3,18 +3,21 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import httpx
 from rich.table import Table
 
 from sightline.bootstrap.maintenance.error_lines import print_error
+from sightline.cli.admin_text import usdc
 from sightline.cli.tables import open_console, print_table, table_of
 from sightline.config import Settings
 from sightline.config.shell_lines import shell_line
 from sightline.system.secrets import stored_secrets
+from sightline.system.server_address_file import FILE_NAME as ADDRESSES_FILE
 from sightline.system.server_address_file import read_server_addresses
 from sightline_client import InvalidIdError
 from sightline_client.wire import segment
@@ -55,8 +58,22 @@ def ask(
     return _ask_at(_local_url(settings), settings, method, path, body, timeout_s=timeout_s)
 
 
+STARTED_OTHERWISE: Final = (
+    "The server was started with another SIGHTLINE_INTERNAL_TOKEN or SIGHTLINE_SECRETS_FILE than is set here. Set the "
+    "same ones: of a service they are in its unit, or in the file that EnvironmentFile= names."
+)
+
+
+def not_readable(path: Path) -> str:
+    """Say that a file of the server cannot be read by this account."""
+    return f"{path} cannot be read. Run this as the account of the server."
+
+
 def _local_url(settings: Settings) -> str:
-    where = read_server_addresses(settings.data_dir)
+    try:
+        where = read_server_addresses(settings.data_dir)
+    except PermissionError:
+        raise NotRunningError(not_readable(settings.data_dir / ADDRESSES_FILE)) from None
     if where is None:
         raise NotRunningError(
             f"No server was ever ready on {settings.data_dir}. Start one with `{shell_line(settings, 'serve')}`, or "
@@ -94,12 +111,32 @@ def _ask_at(
             f"than {settings.data_dir} with --data-dir."
         ) from error
     answered: dict[str, Any] = answer.json()
+    if answered.get("detail") == "internal:token":
+        is_readable = token is not None or not _exists(settings.secrets_path)
+        message = STARTED_OTHERWISE if is_readable else not_readable(settings.secrets_path)
+        raise NotRunningError(message, code=answered["code"])
     if answer.status_code != httpx.codes.OK:
         raise NotRunningError(
             f"{answered['code']}: {answered.get('hint') or answered['message']}", code=answered["code"]
         )
     data: dict[str, Any] = answered["data"]
     return data
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:  # of a directory on the way
+        return True
+
+
+def _names_of(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name servers so that each name is unique: two servers of one machine get the begin of their incarnation."""
+    named = Counter(item["name"] for item in items)
+    return [
+        item["name"] if named[item["name"]] == 1 else f"{item['name']} ({item['incarnation'][:RUN_SHOWN]})"
+        for item in items
+    ]
 
 
 def _servers_of(settings: Settings, node: str | None) -> dict[str, str]:
@@ -111,12 +148,8 @@ def _servers_of(settings: Settings, node: str | None) -> dict[str, str]:
     Raises:
         NotRunningError: No server answers, or none is called `node`.
     """
-    items = [item for item in ask(settings, "GET", "/internal/nodes")["items"] if item["valid"]]
-    named = Counter(item["name"] for item in items)
-    servers = {
-        item["name"] if named[item["name"]] == 1 else f"{item['name']} ({item['incarnation'][:RUN_SHOWN]})": item["url"]
-        for item in items
-    }
+    items = ask(settings, "GET", "/internal/nodes")["items"]
+    servers = {name: item["url"] for name, item in zip(_names_of(items), items, strict=True) if item["valid"]}
     if len(servers) == 1:
         servers = dict.fromkeys(servers, _local_url(settings))
     wanted = {name: url for name, url in servers.items() if node in (None, name)}
@@ -146,12 +179,12 @@ def print_settlements(settings: Settings, *, as_json: bool) -> int:
         for item in found:
             print_json(item)
         return 0
-    table = table_of("session", "state", "micro-USDC", "tries", "next try", "transaction", "reason")
+    table = table_of("session", "state", "USDC", "tries", "next try", "transaction", "reason")
     for item in found:
         table.add_row(
             item["sessionId"],
             item["state"],
-            item["amountMicroUsdc"],
+            usdc(item["amountMicroUsdc"]),
             str(item["tries"]),
             item["retryAt"] or "",
             item["txHash"] or "",
@@ -160,7 +193,7 @@ def print_settlements(settings: Settings, *, as_json: bool) -> int:
     if found:
         print_table(table)
     else:
-        open_console().print("every settlement is confirmed")
+        open_console().print("every settlement is confirmed or written off")
     return 0
 
 
@@ -201,9 +234,9 @@ def reconcile_payments(
             return 1 if count else 0
         if count > len(items):  # the last block that is listed may have more of them
             items = [item for item in items if item["blockNumber"] < items[-1]["blockNumber"]]
-        through, total = items[-1]["blockNumber"], sum(int(item["toAmount"]) + int(item["feeAmount"]) for item in items)
+        through, total = items[-1]["blockNumber"], sum(map(_paid_micro, items))
         question = (
-            f"Adopt {len(items)} payments of {total} micro-USDC, through block {through}, into the journal for good?"
+            f"Adopt {len(items)} payments of {usdc(total)} USDC, through block {through}, into the journal for good?"
         )
         if not confirm(question):
             print_error("Nothing was adopted.", code="NOT_CONFIRMED", as_json=as_json)
@@ -221,14 +254,19 @@ def reconcile_payments(
     return 1 if done["unknown"]["payments"] else 0
 
 
+def _paid_micro(payment: Mapping[str, Any]) -> int:
+    """What a payer was charged, in micro-USDC: the operator's part and the fee."""
+    return int(payment["toAmount"]) + int(payment["feeAmount"])
+
+
 def _print_payments(found: dict[str, Any]) -> None:
     console = open_console()
     if found["items"]:
-        table = table_of("block", "session (keccak256 of its id)", "from", "to", "micro-USDC", "transaction")
+        table = table_of("block", "session (keccak256 of its id)", "from", "to", "USDC", "transaction")
         for item in found["items"]:
-            total = int(item["toAmount"]) + int(item["feeAmount"])
+            paid = usdc(_paid_micro(item))
             table.add_row(
-                str(item["blockNumber"]), item["sessionIdHash"], item["from"], item["to"], str(total), item["txHash"]
+                str(item["blockNumber"]), item["sessionIdHash"], item["from"], item["to"], paid, item["txHash"]
             )
         print_table(table)
     for name, meaning in (
@@ -236,7 +274,7 @@ def _print_payments(found: dict[str, Any]) -> None:
         ("adopted", "adopted from the chain"),
         ("unknown", "on the chain and not in the database"),
     ):
-        console.print(f"{meaning}: {found[name]['payments']} payments, {found[name]['amountMicroUsdc']} micro-USDC")
+        console.print(f"{meaning}: {found[name]['payments']} payments, {usdc(found[name]['amountMicroUsdc'])} USDC")
     if "books" in found:
         _print_differences(found["books"])
 
@@ -246,6 +284,8 @@ def _print_differences(books: dict[str, Any]) -> None:
         sys.stdout.write(
             f"{each['kind']}: {each['subject']}: chain: {each['chain']}; books: {each['books']}. {each['advice']}.\n"
         )
+    if books["items"]:
+        sys.stdout.write("Amounts of accounts are in micro-USDC, those of gas in wei, as in the journal.\n")
     sys.stdout.write(
         f"books: {books['events']} events through block {books['throughBlock']} compared with the chain, "
         f"{books['differences']} differences\n"
@@ -264,10 +304,10 @@ def print_nodes(settings: Settings, *, as_json: bool) -> int:
     items = found["items"]
     titles = ["server", "run", "version", "lease renewed", "shards", "roles", "loop delay", "internal listener"]
     table = table_of(*titles, *(["clock", "NATS"] if len(items) > 1 else []), right=RIGHT)
-    for item in items:
+    for name, item in zip(_names_of(items), items, strict=True):
         is_reported = item["reportedMsAgo"] is not None
         row = [
-            item["name"],
+            name,
             item["incarnation"][:RUN_SHOWN],
             item["version"],
             f"{item['renewedMsAgo'] / 1_000:.1f} s ago" + ("" if item["valid"] else ", ENDED"),

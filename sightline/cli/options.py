@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sightline.bootstrap.maintenance.error_lines import print_error, print_warning
+from sightline.domain.value import replace
 
 if TYPE_CHECKING:
     from sightline.config import LoadedSettings, Settings
@@ -16,7 +17,10 @@ DEVELOP: Final = "Try and develop"
 """Headings of `sightline --help`."""
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Data directory; default: SIGHTLINE_DATA_DIR, or sightline-data in the current directory."),
+    typer.Option(
+        help="Data directory, also that of `sightline dev`; default: SIGHTLINE_DATA_DIR, or sightline-data in the "
+        "current directory."
+    ),
 ]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="TOML file with settings; default: SIGHTLINE_CONFIG. See `config`.")
@@ -24,12 +28,13 @@ ConfigFile = Annotated[
 
 
 def load(config_file: Path | None, *, as_json: bool = False, **overrides: object) -> "LoadedSettings":
-    """Load the settings and print the warnings about them.
+    """Load the settings and print the warnings about them. The directory of `sightline dev` stands for its `data`.
 
     Raises:
         typer.Exit: The settings are invalid; stderr has one line for each problem.
     """
     from sightline.config import SettingsError, load_settings
+    from sightline.system.data_directory import directory_of_server
 
     try:
         loaded = load_settings(os.environ, config_file=config_file, overrides=overrides)
@@ -39,7 +44,8 @@ def load(config_file: Path | None, *, as_json: bool = False, **overrides: object
         raise typer.Exit(1) from None
     for line in loaded.warnings:
         print_warning(line, as_json=as_json)
-    return loaded
+    directory = directory_of_server(loaded.settings.data_dir)
+    return replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": directory}))
 
 
 def settings_of(config_file: Path | None, *, as_json: bool = False, **overrides: object) -> "Settings":

@@ -5,18 +5,28 @@ A cell that is too narrow at a terminal breaks its value over lines and leaves n
 
 import sys
 from collections.abc import Collection
-from typing import Final
+from typing import Final, final
 
 from rich.console import Console
 from rich.table import Table
+from typing_extensions import override
 
 PLAIN_WIDTH: Final = 200
 """Width of the output, in columns, when stdout is not a terminal."""
 
 
+@final
+class PipeConsole(Console):
+    """Raises BrokenPipeError if the reader of stdout wants no more, as other output of the commands does."""
+
+    @override
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def open_console() -> Console:
     """What prints to stdout."""
-    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    return PipeConsole(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def print_table(table: Table) -> None:

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-CONTRACT: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 HOST: Final = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
 )
@@ -70,17 +69,6 @@ def check_host_port(text: str) -> str:
     return text
 
 
-def check_contract_address(text: str) -> str:
-    """Return the text if it is the address of a contract.
-
-    Raises:
-        ValueError: It is none.
-    """
-    if not CONTRACT.fullmatch(text):
-        raise ValueError("write 0x and 40 hexadecimal digits")
-    return text
-
-
 def check_ip_address(address: str) -> str:
     """Return the address if it is an IP address.
 
@@ -91,6 +79,21 @@ def check_ip_address(address: str) -> str:
         ipaddress.ip_address(address)
     except ValueError:
         raise ValueError("write IP addresses of this machine") from None
+    return address
+
+
+def check_advertised(address: str) -> str:
+    """Return the address if it is a host name, or an IP address to which others can send.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return check_host(address)
+    if found.is_unspecified or found.is_multicast:
+        raise ValueError("write addresses at which others reach this machine")
     return address
 
 

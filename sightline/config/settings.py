@@ -19,8 +19,8 @@ from pydantic import (
 )
 
 from sightline.config.addresses import (
+    check_advertised,
     check_base_url,
-    check_contract_address,
     check_host,
     check_host_port,
     check_http_url,
@@ -28,13 +28,17 @@ from sightline.config.addresses import (
     check_port_range,
     read_networks,
 )
+from sightline.domain.pricing import CORRIDOR_RANGE_BPS
+from sightline.domain.settlement import MAIN_NETWORKS
 from sightline.domain.webhooks import RETRY_SECONDS
 from sightline.http.budgets import RateLimits
+from sightline.identity.cookies import parse_cookie_keys
 from sightline.storage.database.url import check_database_url
 from sightline.system.secrets import FILE_NAME as SECRETS_FILE
 from sightline.video.options import read_ice_servers
 
 DEFAULT_INTERNAL_PORT = 8081
+CELL = re.compile(r"(0|-?[1-9][0-9]{0,2}),(0|-?[1-9][0-9]{0,2})", re.ASCII)
 ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[1-9][0-9]{0,4})?", re.ASCII)
 
 
@@ -224,7 +228,8 @@ class Settings(BaseModel):
     # Identity.
     cookie_keys: SecretStr | None = Field(
         None,
-        description="Cookie keys as KID:BASE64, comma list; the first signs, all verify. Default: one in DATA_DIR.",
+        description="Cookie keys as KID:BASE64, comma list; the first signs, all verify. Default: `k1`, the "
+        "`cookie_key` of DATA_DIR/secrets.json. See SECURITY.md.",
     )
     spicedb_endpoint: str | None = Field(
         None,
@@ -241,7 +246,12 @@ class Settings(BaseModel):
         None,
         description="JSON-RPC URL of an external chain, or a comma list of several; default: the embedded test chain.",
     )
-    chain_id: int | None = Field(None, ge=1, description="Chain id that the external chain must report.")
+    chain_id: int | None = Field(
+        None,
+        ge=1,
+        description="Chain id that the external chain must report, or that the embedded one gets at its first start "
+        "(default 84532001). Main networks are refused.",
+    )
     chain_name: str | None = Field(None, description="Name of the chain shown by GET /api/v1/config.")
     chain_public_rpc_url: str | None = Field(
         None, description="JSON-RPC URL shown to callers; default: this server's own /rpc, which forwards reads."
@@ -465,7 +475,8 @@ class Settings(BaseModel):
     )
     corridors: Annotated[dict[str, int], BeforeValidator(_read_json)] = Field(
         default_factory=dict,
-        description='Price multipliers in basis points by one-degree cell, as JSON: {"52,13": 12000} is 1.2 times.',
+        description="Price multipliers in basis points, 5000 to 30000, by one-degree cell, named by its south-west "
+        'corner, as JSON: {"52,13": 12000} is 1.2 times from 52 to 53 degrees north and 13 to 14 degrees east.',
     )
     quote_ttl_seconds: int = Field(120, ge=1, description="Seconds that a quote is valid.")
     start_timeout_seconds: int = Field(
@@ -587,10 +598,25 @@ class Settings(BaseModel):
     def _check_host_port(cls, value: str | None) -> str | None:
         return None if value is None else check_host_port(value)
 
+    @field_validator("chain_id")
+    @classmethod
+    def _check_chain_id(cls, value: int | None) -> int | None:
+        """Refuse main networks, for the embedded chain too: what a wallet signs for it could be repeated there."""
+        if value in MAIN_NETWORKS:
+            raise ValueError(
+                f"{value} is a main network, and Sightline settles on test networks only: name a test network's id, or "
+                "none for the embedded chain"
+            )
+        return value
+
     @field_validator("chain_usdc_address", "chain_settlement_address")
     @classmethod
     def _check_contract(cls, value: str | None) -> str | None:
-        return None if value is None else check_contract_address(value)
+        if value is None:
+            return None
+        from sightline_client.keccak import checked_address  # a start on the embedded chain does without it
+
+        return checked_address(value)
 
     @field_validator("video_ice_servers")
     @classmethod
@@ -609,8 +635,23 @@ class Settings(BaseModel):
     @field_validator("video_advertised_addresses")
     @classmethod
     def _check_advertised_addresses(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse what is neither an IP address nor a host name."""
-        return tuple(check_host(value) for value in values)
+        """Refuse what nobody can send to. Whether a host name has an address is found out at the start."""
+        return tuple(check_advertised(value) for value in values)
+
+    @field_validator("corridors")
+    @classmethod
+    def _check_corridors(cls, values: dict[str, int]) -> dict[str, int]:
+        """Refuse cells outside of the world, and multipliers outside of the range that a price is limited to."""
+        low, high = CORRIDOR_RANGE_BPS
+        for cell, bps in values.items():
+            found = CELL.fullmatch(cell)
+            if found is None or abs(int(found[1])) > 90 or abs(int(found[2])) > 180:
+                raise ValueError(
+                    f"{cell!r} is not a cell: write the whole degrees of its south-west corner, as in 52,13 or -34,151"
+                )
+            if not low <= bps <= high:
+                raise ValueError(f"{bps} of {cell} must be {low} to {high}; 10000 changes nothing")
+        return values
 
     @field_validator("trusted_proxies")
     @classmethod
@@ -618,6 +659,14 @@ class Settings(BaseModel):
         """Parse the networks once, so that an error names the setting."""
         read_networks(values)
         return values
+
+    @field_validator("cookie_keys")
+    @classmethod
+    def _check_cookie_keys(cls, value: SecretStr | None) -> SecretStr | None:
+        """Parse the keys once, so that an error names the setting."""
+        if value is not None:
+            parse_cookie_keys(value.get_secret_value())
+        return value
 
     @field_validator("rate_budgets")
     @classmethod
@@ -655,6 +704,13 @@ class Settings(BaseModel):
         """
         if self.internal_port is None:
             self.internal_port = 0 if self.port == 0 else DEFAULT_INTERNAL_PORT
+        if self.port == self.internal_port != 0 and (
+            self.host == self.internal_host or {self.host, self.internal_host} & {"0.0.0.0", "::"}  # noqa: S104  compared
+        ):
+            raise ValueError(
+                f"SIGHTLINE_PORT and SIGHTLINE_INTERNAL_PORT are both {self.port}: the internal listener needs a port "
+                "of its own."
+            )
         if self.internal_token is None and not _is_loopback(self.internal_host):
             raise ValueError(
                 f"SIGHTLINE_INTERNAL_HOST {self.internal_host} can be reached from other machines: set "

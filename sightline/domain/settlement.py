@@ -6,6 +6,8 @@ from sightline.domain.units import MicroUsdc, floor_div
 from sightline.domain.value import Value
 
 BASIS_POINTS = 10_000
+MAIN_NETWORKS: Final = frozenset({1, 10, 56, 100, 137, 8453, 42161, 43114, 59144})
+"""Chain ids of networks with real money. What a wallet signs for such an id, on whatever chain, is valid there."""
 
 
 @final

@@ -15,7 +15,12 @@ SEQUENCE_MAX: Final = 9_007_199_254_740_991
 
 
 def usdc_text(micro: int) -> str:
-    """Micro-USDC as USDC with all six decimals, for people: 1,234.500000."""
+    """Micro-USDC as USDC for people, without zeros at the end: 1,234.5."""
+    return usdc_decimals(micro).rstrip("0").rstrip(".")
+
+
+def usdc_decimals(micro: int) -> str:
+    """Micro-USDC as USDC with all six decimals, for columns of amounts: 1,234.500000."""
     whole, rest = divmod(micro, 1_000_000)
     return f"{whole:,}.{rest:06}"
 

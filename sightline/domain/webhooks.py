@@ -10,7 +10,9 @@ ENDPOINTS_MAX: Final = 20
 FAILING_MS_MAX: Final = 5 * DAY_MS
 """An endpoint that has failed for this long, without a delivery in between, is disabled."""
 ROTATION_MS: Final = DAY_MS
-"""After a rotation, messages are also signed with the previous secret for this long."""
+"""After a rotation, messages are also signed with the secret that it replaced for this long."""
+EARLIER_SECRETS_MAX: Final = 3
+"""Secrets before the present one that sign at the same time. A rotation that would make more is refused."""
 SENT_AT_ONCE_MAX: Final = 2
 """Messages in flight to one endpoint."""
 WORKSPACE_AT_ONCE_MAX: Final = 8

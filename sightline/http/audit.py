@@ -1,6 +1,6 @@
 """Record privileged acts in the audit log: one entry before the act, one with its outcome after it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar, final
 
 import structlog
@@ -8,7 +8,7 @@ import trio
 
 from sightline.domain.access import Principal, WalletPrincipal
 from sightline.domain.errors import RefusedError, SightlineError
-from sightline.domain.value import Value, hiding
+from sightline.domain.value import Value, hiding, replace
 from sightline.ports.administration import AuditAction, AuditEntry, AuditLog, AuditOutcome
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
@@ -82,6 +82,14 @@ class Audit(Value):
                 outcome=outcome,
             )
         )
+
+
+def acts_of(entries: Iterable[AuditEntry]) -> list[AuditEntry]:
+    """Return one entry for each act, oldest first: the first entry of the act with the outcome of its last."""
+    acts: dict[str, AuditEntry] = {}
+    for entry in entries:
+        acts[entry.act_id] = replace(acts.get(entry.act_id, entry), outcome=entry.outcome)
+    return list(acts.values())
 
 
 def actor_of(principal: Principal | None) -> str:

@@ -58,13 +58,20 @@ def parse_cookie_keys(text: str) -> tuple[CookieKey, ...]:
 
     Raises:
         ValueError: The text is malformed, a secret is shorter than 32 bytes, or two keys have the same name.
+            The message does not repeat the text.
     """
     keys = []
     for part in text.split(","):
         kid, _, encoded = part.strip().partition(":")
-        secret = base64.b64decode(encoded, validate=True)
+        try:
+            secret = base64.b64decode(encoded, validate=True)
+        except ValueError:
+            secret = b""
         if not _KID.fullmatch(kid) or len(secret) < _SECRET_BYTES_MIN:
-            raise ValueError("a cookie key is kid:base64, with a kid of 1..32 of [A-Za-z0-9_-] and 32 bytes or more")
+            raise ValueError(
+                "a cookie key is KID:BASE64, with a KID of 1 to 32 of A-Z a-z 0-9 _ - and at least 32 random bytes: "
+                'make one with `echo "k2:$(openssl rand -base64 32)"`'
+            )
         keys.append(CookieKey(kid, secret))
     if len({key.kid for key in keys}) != len(keys):
         raise ValueError("two cookie keys have the same kid")

@@ -150,8 +150,8 @@ class AdminStore(Protocol):
         """Store a suspension; an earlier one of the workspace stays as it is."""
         ...
 
-    async def unsuspend(self, workspace_id: str) -> None:
-        """Remove a suspension."""
+    async def unsuspend(self, workspace_id: str) -> bool:
+        """Remove a suspension. False if there is none."""
         ...
 
     async def add_note(self, note: SessionNote) -> None:

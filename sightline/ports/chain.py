@@ -90,7 +90,7 @@ class RefundRequest(Value, kw_only=True):
     to_address: str
     amount_micro: int
     charged_micro: int
-    """The charge of the session, which all its refunds together do not exceed."""
+    """What was paid for the session, which all its refunds together do not exceed."""
     actor: str
     reason: str
 
@@ -124,7 +124,7 @@ class FaucetPayment(Value, kw_only=True):
 PayTestMoney: TypeAlias = Callable[[str, int], Awaitable[FaucetPayment]]
 """Mints micro-USDC to an address and tops up the native coin that an approval costs; the embedded chain has it.
 
-Raises ChainUnavailableError: the payment failed, or its outcome is unknown.
+Raises ChainUnavailableError: nothing was paid. OutcomeUnknownError: it may have been.
 """
 
 

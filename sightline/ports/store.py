@@ -20,7 +20,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.pricing import Quote
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.messages import Event
-from sightline.domain.session.model import Session, SessionState
+from sightline.domain.session.model import MediaCheckpoint, Session, SessionState
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import DAY_MS, MINUTE_MS, MicroUsdc
 from sightline.domain.value import Value
@@ -292,8 +292,8 @@ class StoredSession(Value, kw_only=True):
     """A session as stored, with evidence recorded in other tables since."""
 
     session: Session
-    media_proved_at_ms: int | None = None
-    """Newest checkpoint of media; may be newer than the session's own evidence."""
+    media: MediaCheckpoint | None = None
+    """Newest checkpoint of media; may be newer than what the session itself has."""
     heartbeats: tuple[Heartbeat, ...] = ()
     """The operator's heartbeats received since the session went LIVE whose sequence is above the session's own
     `location.last_sequence`, by sequence; empty unless LIVE."""
@@ -345,8 +345,8 @@ class Store(Protocol):
         """Return the recorded events of a session whose sequence is above `after`, in order; all if `limit` is None."""
         ...
 
-    async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
-        """Record, per session id, the newest instant at which media was proved (never moves back)."""
+    async def checkpoint_media(self, checkpoints: Mapping[str, MediaCheckpoint]) -> None:
+        """Record checkpoints by the id of their session, joined with the earlier ones: no proof moves back."""
         ...
 
     async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:

@@ -27,7 +27,8 @@ class MediaKind(Enum):
     NO_FRAME = "no_frame"
     """Packets arrive, but no complete frame for two seconds; `at_ms` is the time of the last frame."""
     WATCHED = "watched"
-    """Viewers are connected. Sent every few seconds while they are; external media servers do not send it."""
+    """Viewers are connected. Sent every few seconds while they are, and when one leaves that had video. External media
+    servers do not send it."""
     LOST = "lost"
     """The server that held the input has ended: the input must be opened again."""
 
@@ -40,6 +41,10 @@ class MediaEvent(Value, kw_only=True):
     session_id: str
     kind: MediaKind
     at_ms: int
+    viewers: tuple[str, ...] = ()
+    """With WATCHED: the workspaces of the viewers that are connected."""
+    receiving: tuple[str, ...] = ()
+    """With WATCHED: those of `viewers` that have reported since the last one that video arrives (RFC 3550, 6.4)."""
 
 
 class PictureState(Enum):

@@ -32,7 +32,8 @@ class WebhookEndpoint(Value, kw_only=True):
     created_at_ms: int
     generation: int = 1
     """Number of the signing secret."""
-    rotated_at_ms: int | None = None
+    rotations_ms: tuple[int, ...] = ()
+    """Instants of the last `EARLIER_SECRETS_MAX` rotations, newest first. [0] replaced secret `generation - 1`."""
     failing_since_ms: int | None = None
     is_slow: bool = False
     """Whether its last answer took longer than `SLOW_MS`."""
@@ -141,6 +142,23 @@ class ReplayedEvents(Value, kw_only=True):
 
     count: int
     next_since_ms: int | None = None
+
+
+@final
+class Unsent(Value, kw_only=True):
+    """Whether anything waits to be sent now or later."""
+
+    webhooks: bool
+    """An event to prepare, or a delivery to attempt."""
+    pushes: bool
+
+
+class SendQueues(Protocol):
+    """What waits to be sent, of webhooks and of pushes."""
+
+    async def unsent(self) -> Unsent:
+        """Ask for both in one query."""
+        ...
 
 
 @final
@@ -253,7 +271,8 @@ class WebhookStore(Protocol):
     async def replay(self, endpoint: WebhookEndpoint, *, since_ms: int, limit: int, now_ms: int) -> ReplayedEvents:
         """Queue the workspace's events since an instant for this endpoint, oldest first, delivered ones included.
 
-        Events that are still PENDING stay as they are.
+        Those that wait for a later attempt are due at once; those that are due or on their way stay as they are. Of
+        pings only those of this endpoint that wait are among them.
         """
         ...
 

@@ -32,6 +32,8 @@ LOG_BYTES_MAX = 16 * 1024 * 1024
 """A log file larger than this is moved aside (one generation is kept) when its child starts."""
 
 LOG_TAIL_BYTES = 2_000
+PIPE_BYTES_MAX = 1024 * 1024
+"""The most that a pipe of Linux holds for a process without privileges (`/proc/sys/fs/pipe-max-size`)."""
 
 RESTART_BACKOFF = Backoff(first_s=0.5, max_s=10.0)
 STEADY_S = 10.0
@@ -115,8 +117,12 @@ async def run_child(command: ChildCommand, *, task_status: trio.TaskStatus[Child
                 nursery.cancel_scope.cancel()
             return exit_code
         finally:
+            # What it says while it stops is kept too, and it is not stopped by a full pipe.
             with trio.CancelScope(shield=True):
-                await _stop(process, command)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_drain, process, log_file)
+                    await _stop(process, command)
+                    nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -171,10 +177,18 @@ async def _await_ready(command: ChildCommand, process: trio.Process) -> tuple[Ch
 
 
 async def _drain(process: trio.Process, log_file: BinaryIO) -> None:
-    """Copy the child's stdout to its log, so that it never blocks on a full pipe."""
-    assert process.stdout is not None
-    async for chunk in process.stdout:
-        _write(log_file, chunk)
+    """Copy the child's stdout to its log, so that it never blocks on a full pipe.
+
+    Cancellation: what is in the pipe by then is in the log. The end of the stream is not awaited: a process that the
+    child left behind may hold it open.
+    """
+    assert isinstance(process.stdout, trio.lowlevel.FdStream)
+    try:
+        async for chunk in process.stdout:
+            _write(log_file, chunk)
+    finally:
+        with suppress(OSError):  # nothing is in the pipe
+            _write(log_file, os.read(process.stdout.fileno(), PIPE_BYTES_MAX))
 
 
 def _write(log_file: BinaryIO, text: bytes | bytearray) -> None:

@@ -124,7 +124,9 @@ class EmbeddedBackend:
             if refused is not None:
                 return refused
         fields, body = messages.request_to_wire(request)
-        header: Header = {"op": "signal", "session": session_id, "request": fields}
+        holder = self._mint.holder_of(request.token)
+        viewer = "" if holder is None else holder.workspace_id
+        header: Header = {"op": "signal", "session": session_id, "request": fields, "viewer": viewer}
         try:
             reply, reply_body = await self._pool.ask(session_id, header, body)
         except VideoUnavailableError:

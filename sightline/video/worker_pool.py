@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, final
 
@@ -152,11 +152,22 @@ class WorkerPool:
         """Media events of all inputs, for one reader."""
         return self._events.channel()
 
-    def report(self, session_id: str, kind: MediaKind, at_ms: int) -> None:
+    def report(
+        self, session_id: str, kind: MediaKind, at_ms: int, viewers: Sequence[str] = (), receiving: Sequence[str] = ()
+    ) -> None:
         """Pass an event on if the input is open."""
         ref = self._slot(session_id).refs.get(session_id)
         if ref is not None:
-            self._events.put(MediaEvent(ref=ref, session_id=session_id, kind=kind, at_ms=at_ms))
+            self._events.put(
+                MediaEvent(
+                    ref=ref,
+                    session_id=session_id,
+                    kind=kind,
+                    at_ms=at_ms,
+                    viewers=tuple(viewers),
+                    receiving=tuple(receiving),
+                )
+            )
 
     # -- for operators of the service
 
@@ -209,18 +220,18 @@ class WorkerPool:
             raise VideoUnavailableError("the media worker is restarting")
         return await link.ask(header, body, within_ms=self._options.request_timeout_ms + extra_ms)
 
-    def _on_events(self, slot: _Slot, events: list[list[object]], clock_offset_ms: int) -> None:
+    def _on_events(self, slot: _Slot, events: list[list[Any]], clock_offset_ms: int) -> None:
         # A worker that was started after the wall clock was set back has a clock behind the server's.
         behind_ms = self._clock.now_ms() - boot_now_ms() - clock_offset_ms
         shift_ms = behind_ms if abs(behind_ms) > CLOCKS_DIFFER_MS else 0
-        for session, value, at_ms in events:
+        for session, value, at_ms, viewers, receiving in events:
             session_id, kind = str(session), MediaKind(value)
             if kind is MediaKind.CONNECTED:
                 slot.connected.add(session_id)
             elif kind is MediaKind.DISCONNECTED:
                 slot.connected.discard(session_id)
             if isinstance(at_ms, int):
-                self.report(session_id, kind, at_ms + shift_ms)
+                self.report(session_id, kind, at_ms + shift_ms, viewers, receiving)
 
     async def run(
         self, template: WorkerTemplate, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED

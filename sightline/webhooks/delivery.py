@@ -28,7 +28,7 @@ from sightline.ports.webhooks import (
 )
 from sightline.system.loops import run_forever
 from sightline.webhooks.http_client import SendOutcome, WebhookClient
-from sightline.webhooks.sends import IDLE_S, Sends
+from sightline.webhooks.sends import Sends
 from sightline.webhooks.signing import WebhookSigner
 
 log = structlog.get_logger("sightline.webhooks")
@@ -65,9 +65,8 @@ class DeliveryOptions(Value, kw_only=True):
     """Settings of the delivery."""
 
     retry_seconds: tuple[int, ...] = RETRY_SECONDS
-    idle_s: float = IDLE_S
     due_every_s: float = 1.0
-    """How often retries, and what a call made due, are looked for while no event comes."""
+    """How often a delivery is looked for while some wait, and no event comes: most of them are retries, due later."""
     backlog_every_s: float = 15.0
 
 
@@ -96,10 +95,12 @@ class WebhookDispatcher:
         self._ids = ids
         self._rng = rng
         self._options = options or DeliveryOptions()
-        self._sends = Sends(self._send, client, most=IN_FLIGHT_MAX, idle_s=self._options.idle_s)
+        self._sends = Sends(self._send, client, most=IN_FLIGHT_MAX)
         self._failing_in_flight = 0
         self._look_for_due_s = 0.0
         self.statistics = DeliveryStatistics()
+        self.wake = self._sends.wake
+        """Called by `UnsentWatch` when an event or a delivery is waiting."""
 
     async def run(self) -> None:
         """Deliver until cancelled; may be called again afterwards. See `Sends.run`."""

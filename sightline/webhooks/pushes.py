@@ -35,8 +35,6 @@ log = structlog.get_logger("sightline.pushes")
 SUBSCRIPTIONS_MAX: Final = 20
 """Browsers of one workspace."""
 IN_FLIGHT_MAX: Final = 64
-IDLE_S: Final = 1.0
-"""How often the database is asked when nothing happens. A push service takes longer than that to deliver."""
 TIMEOUT_S: Final = 10.0
 """Of one attempt. Less than the lease of a claim."""
 RETRY_MS: Final = (1_000, 2_000, 4_000, 8_000, 16_000)
@@ -170,9 +168,11 @@ class PushDispatcher:
         self._vapid = vapid
         self._clock = clock
         self._ids = ids
-        self._sends = Sends(self._send, client, most=IN_FLIGHT_MAX, idle_s=IDLE_S)
+        self._sends = Sends(self._send, client, most=IN_FLIGHT_MAX)
         self.may_receive: MayReceive = _nobody
         self.statistics = PushStatistics()
+        self.wake = self._sends.wake
+        """Called by `UnsentWatch` when a push is waiting."""
 
     async def run(self) -> None:
         """Send until cancelled; may be called again afterwards. See `Sends.run`."""

@@ -1,17 +1,54 @@
-"""The loop that webhooks and pushes share: claims what is due, and sends each claim in a task of its own."""
+"""What webhooks and pushes share: the look for what waits, and the loop that claims and sends it.
+
+Both are looked for in one query, because an idle server does little else.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Generic, TypeVar, final
+from typing import Final, Generic, NoReturn, TypeVar, final
 
 import trio
 
+from sightline.ports.webhooks import SendQueues
 from sightline.system.loops import run_forever
 from sightline.webhooks.http_client import WebhookClient
 
 Job = TypeVar("Job")
 
-IDLE_S: Final = 0.5
-"""The database is asked this often when nothing happens."""
+LOOK_EVERY_S: Final = 0.5
+
+
+@final
+class UnsentWatch:
+    """Asks the database again and again whether anything waits, and wakes those who send it.
+
+    Args:
+        webhooks: Called when an event or a delivery waits.
+        pushes: Called when a push waits.
+    """
+
+    def __init__(
+        self,
+        queues: SendQueues,
+        *,
+        webhooks: Callable[[], None],
+        pushes: Callable[[], None],
+        every_s: float = LOOK_EVERY_S,
+    ) -> None:
+        self._queues = queues
+        self._webhooks = webhooks
+        self._pushes = pushes
+        self._every_s = every_s
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled; may be called again afterwards."""
+        await run_forever("unsent", self._look, every_s=self._every_s)
+
+    async def _look(self) -> None:
+        unsent = await self._queues.unsent()
+        if unsent.webhooks:
+            self._webhooks()
+        if unsent.pushes:
+            self._pushes()
 
 
 @final
@@ -21,18 +58,14 @@ class Sends(Generic[Job]):
     Args:
         send: Sends a job and records the result. Its errors are its own: one that it raises ends the loop.
         most: Jobs at the same time.
-        idle_s: How long a round that found nothing waits, unless a job ends before.
     """
 
-    def __init__(
-        self, send: Callable[[Job], Awaitable[None]], client: WebhookClient, *, most: int, idle_s: float = IDLE_S
-    ) -> None:
+    def __init__(self, send: Callable[[Job], Awaitable[None]], client: WebhookClient, *, most: int) -> None:
         self._send = send
         self._client = client
         self._most = most
-        self._idle_s = idle_s
         self._in_flight = 0
-        self._ended = trio.Event()
+        self._woken = trio.Event()
         self._nursery: trio.Nursery | None = None
 
     @property
@@ -47,6 +80,10 @@ class Sends(Generic[Job]):
             self._in_flight += 1
             self._nursery.start_soon(self._run_one, job)
 
+    def wake(self) -> None:
+        """Run the next round now; without this there is one when a job ends."""
+        self._woken.set()
+
     async def run(self, name: str, claim_and_start: Callable[[], Awaitable[bool]]) -> None:
         """Run rounds until cancelled; may be called again afterwards.
 
@@ -58,10 +95,9 @@ class Sends(Generic[Job]):
         """
 
         async def step() -> None:
-            self._ended = trio.Event()
+            self._woken = trio.Event()
             if not await claim_and_start():
-                with trio.move_on_after(self._idle_s):
-                    await self._ended.wait()
+                await self._woken.wait()
 
         try:
             async with trio.open_nursery() as self._nursery:
@@ -76,4 +112,4 @@ class Sends(Generic[Job]):
             await self._send(job)
         finally:
             self._in_flight -= 1
-            self._ended.set()
+            self.wake()

@@ -1,11 +1,12 @@
 """What a workspace does with its webhooks: endpoints, pings, deliveries, resends and replays."""
 
 from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
 from typing import Final, final
 
 from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.webhooks import ENDPOINTS_MAX, WebhookEventType
+from sightline.domain.webhooks import EARLIER_SECRETS_MAX, ENDPOINTS_MAX, ROTATION_MS, WebhookEventType
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.ports.store import IdempotencyRecord
@@ -40,8 +41,8 @@ class WebhookEndpoints:
     """What a workspace does with its webhooks.
 
     Methods raise RefusedError: NOT_FOUND for an endpoint or delivery that the workspace does not have, INVALID_INPUT
-    `webhook:url` for a URL that is not allowed, CONFLICT `webhook:limit`, and INVALID_STATE `webhook:disabled` where
-    something is to be sent to a disabled endpoint.
+    `webhook:url` for a URL that is not allowed, CONFLICT `webhook:limit` and `webhook:rotations`, and INVALID_STATE
+    `webhook:disabled` where something is to be sent to a disabled endpoint.
     """
 
     def __init__(
@@ -109,9 +110,12 @@ class WebhookEndpoints:
     ) -> tuple[WebhookEndpoint, str]:
         """Give an endpoint a new signing secret; returns both. Concurrent calls rotate once.
 
+        Refused while `EARLIER_SECRETS_MAX` earlier secrets are valid, so that no receiver loses its secret early.
+
         `call` is recorded together with the rotation.
         """
         now_ms, old = self._clock.now_ms(), await self.endpoint(workspace_id, endpoint_id)
+        _require_rotatable(old, now_ms)
         rotated = _existing(
             await self._store.rotate_endpoint(
                 workspace_id, endpoint_id, from_generation=old.generation, now_ms=now_ms, call=call
@@ -173,6 +177,20 @@ def _existing(endpoint: WebhookEndpoint | None) -> WebhookEndpoint:
     if endpoint is None:
         raise RefusedError(NO_ENDPOINT)
     return endpoint
+
+
+def _require_rotatable(endpoint: WebhookEndpoint, now_ms: int) -> None:
+    """Raise RefusedError if a rotation would end a secret before its time."""
+    rotations_ms = endpoint.rotations_ms
+    if len(rotations_ms) < EARLIER_SECRETS_MAX or now_ms >= rotations_ms[-1] + ROTATION_MS:
+        return
+    possible_at = datetime.fromtimestamp((rotations_ms[-1] + ROTATION_MS + 999) // 1_000, UTC)
+    message = (
+        f"The secret was changed {EARLIER_SECRETS_MAX} times within 24 hours, and each earlier one still signs. The "
+        f"next change is possible from {possible_at:%Y-%m-%dT%H:%M:%SZ}. If the present secret was lost, add the URL "
+        "as a new endpoint, and delete this one"
+    )
+    raise RefusedError(Refusal(Code.CONFLICT, "webhook:rotations", message))
 
 
 def _known(delivery: WebhookDelivery | None) -> WebhookDelivery:

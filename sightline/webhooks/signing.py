@@ -31,10 +31,14 @@ class WebhookSigner:
         return SECRET_PREFIX + base64.b64encode(self._secret(endpoint.id, endpoint.generation)).decode()
 
     def headers(self, endpoint: WebhookEndpoint, message: WebhookMessage, now_ms: int) -> dict[str, str]:
-        """The headers of an attempt at `now_ms`. Until `ROTATION_MS` after a rotation there are two signatures."""
+        """The headers of an attempt at `now_ms`: a signature of each secret that is valid then, newest first.
+
+        A secret is valid until `ROTATION_MS` after the rotation that replaced it.
+        """
         generations = [endpoint.generation]
-        if endpoint.rotated_at_ms is not None and now_ms < endpoint.rotated_at_ms + ROTATION_MS:
-            generations.append(endpoint.generation - 1)
+        for age, rotated_at_ms in enumerate(endpoint.rotations_ms, start=1):
+            if now_ms < rotated_at_ms + ROTATION_MS:
+                generations.append(endpoint.generation - age)
         timestamp = str(now_ms // 1_000)
         signed = f"{message.id}.{timestamp}.{message.body}".encode()
         return {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sightline.domain.errors import SightlineError
     from sightline.domain.operator.model import Workspace
     from sightline.domain.pricing import Quote
-    from sightline.domain.session.model import Session, SessionState
+    from sightline.domain.session.model import MediaCheckpoint, Session, SessionState
     from sightline.ports.store import (
         Committed,
         ConsumerDispatches,
@@ -179,9 +179,9 @@ class FaultyStore:
         self._history.heartbeats_answered(_of_held(batch, lost))
         return lost
 
-    async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
-        """Record when media was last proved."""
-        await self._write(lambda: self._inner.checkpoint_media(proofs), lambda _: None)
+    async def checkpoint_media(self, checkpoints: Mapping[str, MediaCheckpoint]) -> None:
+        """Record checkpoints of media."""
+        await self._write(lambda: self._inner.checkpoint_media(checkpoints), lambda _: None)
 
     async def insert_quote(self, quote: Quote) -> None:
         """Record a quote."""

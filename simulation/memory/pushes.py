@@ -9,7 +9,15 @@ from sightline.domain.session.messages import EventKind
 from sightline.domain.session.model import Assigned, Session
 from sightline.domain.value import replace
 from sightline.ports.store import SessionWrite
-from sightline.ports.webhooks import PUSH_LEASE_MS, PUSH_LIFE_MS, PUSHES_AT_ONCE_MAX, PushJob, PushSubscription
+from sightline.ports.webhooks import (
+    PUSH_LEASE_MS,
+    PUSH_LIFE_MS,
+    PUSHES_AT_ONCE_MAX,
+    PushJob,
+    PushSubscription,
+    Unsent,
+)
+from simulation.memory.webhooks import MemoryWebhooks
 
 
 @dataclass(slots=True)
@@ -60,6 +68,10 @@ class MemoryPushes:
         found = self._subscriptions.get(subscription_id)
         return self._subscriptions.pop(subscription_id) if found and found.workspace_id == workspace_id else None
 
+    def has_unsent(self) -> bool:
+        """Whether a push waits."""
+        return bool(self._waiting)
+
     async def claim_pushes(self, *, limit: int) -> Sequence[PushJob]:
         """Claim due pushes."""
         now_ms = self._now_ms()
@@ -106,3 +118,16 @@ class MemoryPushes:
     def _mine(self, job: PushJob) -> _Waiting | None:
         found = self._waiting.get((job.subscription.id, job.session.id))
         return found if found is not None and found.attempts == job.attempts and found.lease_until_ms else None
+
+
+@final
+class MemorySendQueues:
+    """Implements `SendQueues`."""
+
+    def __init__(self, webhooks: MemoryWebhooks, pushes: MemoryPushes) -> None:
+        self._webhooks = webhooks
+        self._pushes = pushes
+
+    async def unsent(self) -> Unsent:
+        """Ask both."""
+        return Unsent(webhooks=self._webhooks.has_unsent(), pushes=self._pushes.has_unsent())

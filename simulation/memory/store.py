@@ -15,7 +15,16 @@ from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.pricing import Quote
 from sightline.domain.session.machine import deadline_ms
-from sightline.domain.session.model import Assigned, Closed, EndReason, Live, Session, SessionState
+from sightline.domain.session.model import (
+    Assigned,
+    Closed,
+    Delivery,
+    EndReason,
+    Live,
+    MediaCheckpoint,
+    Session,
+    SessionState,
+)
 from sightline.domain.units import DAY_MS, MicroUsdc
 from sightline.domain.value import replace
 from sightline.ports.leases import ServerRole
@@ -57,6 +66,11 @@ ABANDONED = frozenset({EndReason.START_TIMEOUT, EndReason.CONSUMER_CANCELLED})
 _Scope = tuple[str, str, str, str]
 
 
+def _newest(one: Delivery | None, other: Delivery | None) -> Delivery | None:
+    known = [each for each in (one, other) if each is not None]
+    return max(known, key=lambda each: each.last_at_ms, default=None)
+
+
 @final
 class MemoryStore:
     """Durable state, for as long as this object lives."""
@@ -72,7 +86,7 @@ class MemoryStore:
         ledger.session_of = self._sessions.get
         self._due: dict[str, int | None] = {}
         self._events: dict[str, list[RecordedEvent]] = {}
-        self._media: dict[str, int] = {}
+        self._media: dict[str, MediaCheckpoint] = {}
         self._workspaces: dict[str, Workspace] = {}
         self._slugs: dict[str, str] = {}
         self._heartbeats: dict[str, list[Heartbeat]] = {}
@@ -212,7 +226,7 @@ class MemoryStore:
             beats = self._heartbeats.get(phase.operator.workspace_id, [])
             newer = beats[bisect_right(beats, phase.location.last_sequence, key=_sequence) :]
             later = tuple(beat for beat in newer if beat.fix.at_ms >= phase.started_at_ms)
-        return StoredSession(session=session, media_proved_at_ms=self._media.get(session_id), heartbeats=later)
+        return StoredSession(session=session, media=self._media.get(session_id), heartbeats=later)
 
     async def list_sessions(self, query: SessionQuery) -> Sequence[Session]:
         """Read one page."""
@@ -280,11 +294,15 @@ class MemoryStore:
         found = [event for event in self._events.get(session_id, []) if event.sequence > after]
         return found[:limit]
 
-    async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
-        """Record when media was last proved."""
+    async def checkpoint_media(self, checkpoints: Mapping[str, MediaCheckpoint]) -> None:
+        """Record checkpoints of media."""
         await trio.lowlevel.checkpoint()
-        for session_id, at_ms in proofs.items():
-            self._media[session_id] = max(at_ms, self._media.get(session_id, at_ms))
+        for session_id, new in checkpoints.items():
+            old = self._media.get(session_id, new)
+            self._media[session_id] = MediaCheckpoint(
+                proved_at_ms=max(old.proved_at_ms, new.proved_at_ms),
+                delivery=_newest(old.delivery, new.delivery),
+            )
 
     # --- workspaces ---
 

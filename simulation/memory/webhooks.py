@@ -13,6 +13,7 @@ from sightline.domain.operator.model import Workspace
 from sightline.domain.session.messages import EventKind
 from sightline.domain.value import replace
 from sightline.domain.webhooks import (
+    EARLIER_SECRETS_MAX,
     FAILING_MS_MAX,
     SENT_AT_ONCE_MAX,
     WORKSPACE_AT_ONCE_MAX,
@@ -193,7 +194,10 @@ class MemoryWebhooks:
         if found is not None:
             self._require_first_call(call)
         if found is not None and found.generation == from_generation:
-            found = self._endpoints[endpoint_id] = replace(found, generation=from_generation + 1, rotated_at_ms=now_ms)
+            rotations_ms = (now_ms, *found.rotations_ms)[:EARLIER_SECRETS_MAX]
+            found = self._endpoints[endpoint_id] = replace(
+                found, generation=from_generation + 1, rotations_ms=rotations_ms
+            )
         return found
 
     async def remove_endpoint(self, workspace_id: str, endpoint_id: str) -> WebhookEndpoint | None:
@@ -206,6 +210,11 @@ class MemoryWebhooks:
             raise CallRecordedError
 
     # --- the outbox ---
+
+    def has_unsent(self) -> bool:
+        """Whether an event is to be prepared, or a delivery waits for an attempt."""
+        pending = any(row.delivery.state is DeliveryState.PENDING for row in self._rows.values())
+        return pending or any(retry_at_ms <= self._now_ms() for _, retry_at_ms in self._outbox.values())
 
     async def outbox(self, *, limit: int) -> Sequence[OutboxRow]:
         """Events that are not prepared yet, oldest first."""
@@ -373,21 +382,28 @@ class MemoryWebhooks:
             for number, message in self._messages.items()
             if message.workspace_id == endpoint.workspace_id
             and message.at_ms >= since_ms
-            and message.type is not WebhookEventType.PING
-            and (not endpoint.event_types or message.type in endpoint.event_types)
+            and (
+                self._waits(endpoint.id, number)
+                if message.type is WebhookEventType.PING
+                else not endpoint.event_types or message.type in endpoint.event_types
+            )
         )[:limit]
         queued = 0
         for _, number in events:
             row = self._rows.get((endpoint.id, number))
             if row is None:
                 self._queue(endpoint.id, number, now_ms)
-            elif row.delivery.state is DeliveryState.PENDING:
+            elif row.delivery.state is DeliveryState.PENDING and row.next_at_ms <= self._now_ms():
                 continue
             else:
                 row.queue(self._now_ms())
             queued += 1
         is_more = len(events) == limit
         return ReplayedEvents(count=queued, next_since_ms=max(events[-1][0], since_ms + 1) if is_more else None)
+
+    def _waits(self, endpoint_id: str, number: int) -> bool:
+        row = self._rows.get((endpoint_id, number))
+        return row is not None and row.delivery.state is DeliveryState.PENDING
 
     async def backlog(self) -> WebhookBacklog:
         """Count what waits."""

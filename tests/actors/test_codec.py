@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sightline.actors import messages
 from sightline.actors.kernel import ActorParkedError, AskTimeoutError
 from sightline.cluster.peers import codec
 from sightline.cluster.peers.codec import NotPortableError
@@ -65,6 +66,22 @@ def test_a_value_of_each_class_arrives_as_it_was_sent(kind):
         assert type(received) is type(value)
 
     holds()
+
+
+TO_ITSELF = {
+    messages.VideoReady, messages.OperationFailed, messages.OperatorClaimed, messages.VideoReopened,
+    messages.HoldExtended, messages.ExtensionFailed, messages.ClaimsChecked,
+    messages.Tick, messages.ReopenVideo, messages.AcknowledgementDue, messages.ResumeExtending,
+    messages.ReconcileClaims, messages.SaveConducts,
+}  # fmt: skip
+"""What an actor sends itself: the outcomes of its helpers and its timers."""
+
+
+@pytest.mark.parametrize("actor", ["SessionMessage", "WorkspaceMessage", "DispatcherMessage"])
+def test_every_message_that_another_actor_sends_can_go_to_another_server(actor):
+    taken = set(get_args(getattr(messages, actor)))
+    assert len(taken) > 10
+    assert taken - TO_ITSELF <= set(codec.CLASSES.values())
 
 
 def test_a_class_that_is_not_in_the_table_is_refused():

@@ -2,11 +2,14 @@
 
 import trio
 
+from sightline.actors.deps import ActorLimits
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.session.payer_funds import CHECK_EVERY_S, PayerFunds
+from sightline.actors.types import NewExtension
 from sightline.domain.session.messages import Party
+from sightline.domain.units import usdc_text
 from sightline.ports.ledger import BlockApplication, BlockRef, SpendingLimits, WalletReading
-from tests.actors.world import WALLET
+from tests.actors.world import WALLET, World, refusal_of
 
 
 async def see_wallet(world, number, *, balance, allowance, limits=None):
@@ -137,3 +140,21 @@ async def test_sessions_that_do_not_run_here_take_their_share(world):
     await funds_of(world).report(await see_wallet(world, 2, balance=0, allowance=10**9))
     await trio.sleep(0.1)
     assert [(await world.stored(session)).state for session in sessions] == ["ENDED"] * 3
+
+
+async def test_a_refused_extension_names_what_it_may_cost_and_what_is_left_for_it(nursery):
+    world = World(ActorLimits(unstarted_dispatches_max=0, dispatch_ack_ms=0, funds_policy="enforced"))
+    await nursery.start(world.run)
+    consumer, operator = await world.consumer(), await world.operator()
+    await see_wallet(world, 1, balance=10**9, allowance=10**9)
+    session = await world.live(consumer, operator, max_duration_s=60)
+    terms = (await world.stored(session)).terms
+    await see_wallet(world, 2, balance=10**9, allowance=terms.hold + 8 * terms.rate + 420)
+    wanted = NewExtension(seconds=60)
+    refusal = await refusal_of(world.broker.extend(session, world.caller(consumer), wanted))
+    assert refusal.detail == "session:funds"
+    left = usdc_text(8 * terms.rate + 420)
+    assert f"The extension may cost {usdc_text(60 * terms.rate)} USDC" in refusal.message
+    assert f"{left} USDC are not reserved, enough for 8 s." in refusal.message
+    fitting = await world.broker.extend(session, world.caller(consumer), NewExtension(seconds=8))
+    assert fitting.value.terms.max_duration_s == 68

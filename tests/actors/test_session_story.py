@@ -332,6 +332,21 @@ async def test_evidence_that_waits_when_a_deadline_passes_is_handled_before_it(w
     assert (view.state, view.meter_state) == ("LIVE", "RUNNING")
 
 
+async def test_a_disconnect_of_media_during_a_pause_for_the_position_is_stored(world):
+    consumer, operator = await world.consumer(), await world.operator()
+    session = await world.live(consumer, operator)
+    await world.film(session, operator, 4)
+    for _ in range(6):
+        world.frames(session)
+        await trio.sleep(2)
+    assert (await world.view(session, consumer)).pause_reason == "LOCATION_STALE"
+    world.frames(session, MediaKind.DISCONNECTED)
+    broke_ms = world.clock.now_ms()
+    await trio.sleep(0.1)
+    stored = (await world.store.load_session(session)).session
+    assert stored.phase.evidence.media.breaks == (broke_ms,)
+
+
 async def test_heartbeats_whose_reports_were_lost_are_counted_when_the_next_one_arrives(world):
     """Another server reports the next heartbeat, before it is noticed that messages of the first one were lost."""
     consumer, operator = await world.consumer(), await world.operator()

@@ -271,9 +271,9 @@ class World:
         taken = HeartbeatReport(**{"lat": LAT, "lng": LNG, "accuracy_m": 5.0, "sequence": sequence, **report})
         return await self.broker.heartbeat(operator, taken, self.caller(operator, key).idempotency)
 
-    def frames(self, session, kind=MediaKind.FRAMES):
-        ref = f"ref-{session}"
-        self.video.send.send_nowait(MediaEvent(ref=ref, session_id=session, kind=kind, at_ms=self.clock.now_ms()))
+    def frames(self, session, kind=MediaKind.FRAMES, **more):
+        event = MediaEvent(ref=f"ref-{session}", session_id=session, kind=kind, at_ms=self.clock.now_ms(), **more)
+        self.video.send.send_nowait(event)
 
     async def film(self, session, operator, seconds, sequence=0):
         """Heartbeats and frames every two seconds, the first now; returns the next sequence."""

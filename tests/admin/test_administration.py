@@ -38,9 +38,14 @@ class Office:
     operator: Tenant
 
     async def command(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "sightline.cli", "admin", *arguments]
-        data_dir = ["--data-dir", str(self.server.directory / "data")]
-        return await trio.run_process([*command, *data_dir], check=False, capture_stdout=True, capture_stderr=True)
+        """Run a command of `sightline admin`."""
+        return await self.command_of("admin", *arguments)
+
+    async def command_of(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a command of `sightline`."""
+        command = [sys.executable, "-m", "sightline.cli", *arguments]
+        line, all_env = [*command, "--data-dir", str(self.server.directory / "data")], os.environ | env
+        return await trio.run_process(line, check=False, capture_stdout=True, capture_stderr=True, env=all_env)
 
     async def admin(self, *arguments: str) -> Any:
         """Run `sightline admin`; returns the object or the list of objects that it prints as JSON."""
@@ -106,6 +111,8 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
             assert [row["id"] for row in await office.admin("sessions", "--state", "LIVE")] == [session_id]
             await buyer.post(f"/sessions/{session_id}/messages", text="turn left")
             await buyer.post(f"/sessions/{session_id}/extend", seconds=60)
+            early = await office.command("refund", session_id, "0.001", *BECAUSE)
+            assert f"end it first, `sightline admin end {session_id}" in early.stderr.decode()
             live = await office.command("session", session_id, "--json")
             assert b"turn left" in live.stdout
             for secret in (b"whip", b"whep", b"svc_test_", b"signature"):
@@ -116,11 +123,7 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         assert charged >= 2_000
         seen = await buyer.get(f"/sessions/{session_id}")
         assert (seen["state"], seen["endReason"]) == ("ENDED", "PLATFORM_ENDED")
-        paid = {"trackedBalance": str(FUNDS - charged)}
-        await until(
-            lambda: buyer.get("/wallet"), lambda wallet: paid.items() <= wallet.items(), "the charge is settled"
-        )
-
+        # A refund waits for the payment, which is on its way.
         # The fee receiver of the embedded chain pays refunds; it holds fees only.
         refused = await office.command("refund", session_id, usdc(charged), *BECAUSE)
         assert refused.returncode == 1
@@ -132,11 +135,13 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
 
         said = (await office.command("refund", session_id, "0.0015", *BECAUSE)).stdout.decode()
         assert said.startswith("0.0015 USDC to ")
-        assert "This is the refund 1 of the session: the same command again pays nothing more." in said
+        assert "Its --key is 1: the same command again pays nothing more." in said
         assert "For a further refund of this session, add --key with another name." in said
-        first = await office.admin("refund", session_id, "0.0015", *BECAUSE)
-        assert first["txHash"] in said, "the same command again pays nothing more"
-        assert (first["state"], first["to"].lower()) == ("CONFIRMED", office.consumer.wallet.address.lower())
+        again = (await office.command("refund", session_id, "0.0015", *BECAUSE)).stdout.decode()
+        assert "nothing more was paid now" in again
+        assert again.splitlines()[0] == said.splitlines()[0], "the same command again names the same transaction"
+        assert f"0.0015 usdc to {office.consumer.wallet.address.lower()} in 0x" in said.lower()
+        assert said.splitlines()[0].endswith(" It is mined.")
         other = await office.command("refund", session_id, "0.0004", *BECAUSE)
         assert b"CONFLICT" in other.stderr
         assert b"For a further refund choose another key" in other.stderr
@@ -154,9 +159,12 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
 
         await office.admin("note", session_id, "refunded after a call", "--as", "Ada")
         shown = await office.admin("session", session_id)
-        assert [note["text"] for note in shown["notes"]] == ["refunded after a call"]
+        named = f"Ada (account {pwd.getpwuid(os.getuid()).pw_name})"
+        assert [(note["actor"], note["text"]) for note in shown["notes"]] == [(named, "refunded after a call")]
+        assert {refund["actor"] for refund in shown["refunds"]} == {named}
         receipt = await buyer.get(f"/sessions/{session_id}/receipt")
-        assert {name: shown[name] for name in ("meter", "events", "settlement")}.items() <= receipt.items()
+        assert {name: shown[name] for name in ("meter", "events")}.items() <= receipt.items()
+        assert shown["settlement"] == receipt["settlement"] | {"reason": None, "tries": 0}
         assert {each["kind"] for each in shown["events"]} >= {"CREATED", "STARTED", "MESSAGE", "EXTENDED", "ENDED"}
         assert (shown["instructions"], shown["maxDurationSeconds"]) == ("the north gate", 180)
         assert (shown["consumerSlug"], shown["operatorSlug"]) == ("buyer", "seller")
@@ -170,13 +178,14 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         ):
             assert part in said
         unknown = await office.command("end", "00000000-0000-4000-8000-000000000000", *BECAUSE)
-        assert b"SESSION_NOT_FOUND" in unknown.stderr
+        assert b"SESSION_NOT_FOUND: No session has this id: `sightline admin sessions` lists them" in unknown.stderr
         every = await office.acts()
         minted = [(actor.lower(), outcome) for action, actor, _, outcome in every if action == "apiKey.mint"]
         wallets = [f"wallet {tenant.wallet.address.lower()}" for tenant in (office.consumer, office.operator)]
         assert minted == [(wallet, outcome) for wallet in wallets for outcome in ("REQUESTED", "DONE")]
         acts = [act for act in every if act[0].startswith("session")]
         assert [(action, outcome.split()[0]) for action, _, _, outcome in acts] == [
+            ("session.refund", "REQUESTED"), ("session.refund", "REFUSED"),
             ("session.end", "REQUESTED"), ("session.end", "DONE"),
             ("session.refund", "REQUESTED"), ("session.refund", "REFUSED"),
             ("session.refund", "REQUESTED"), ("session.refund", "DONE"),
@@ -188,6 +197,44 @@ async def test_an_ended_session_is_charged_and_refunded_once_and_every_act_recor
         ]  # fmt: skip
         assert {actor for _, actor, _, _ in acts} == {f"account {pwd.getpwuid(os.getuid()).pw_name}"}
         assert all(reason.startswith("Ada: ") for _, _, reason, _ in acts)
+        paid = [reason for action, _, reason, outcome in acts if action == "session.refund" and outcome == "DONE"]
+        assert [reason.partition(" (")[2] for reason in paid] == ["refund 1 of 1500 micro-USDC)"] * 2
+
+
+async def test_a_charge_that_was_not_paid_is_not_refunded(server: Server) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
+        async with a_filmed_session(office) as session_id:
+            config = await buyer.get("/config")
+            await AsyncChain(config["rpcUrl"]).approve(
+                office.consumer.wallet, token=config["usdcAddress"], spender=config["settlementAddress"], amount=0
+            )
+            charged = int((await office.admin("end", session_id, *BECAUSE))["chargedMicroUsdc"])
+        assert charged >= 2_000
+
+        async def refusal() -> str:
+            refused = await office.command("refund", session_id, "0.001", *BECAUSE)
+            assert refused.returncode == 1
+            return refused.stderr.decode()
+
+        await until(refusal, lambda said: "FAILED" in said, "the settlement has failed")
+        said = await refusal()
+        assert "The charge has not been paid, its settlement is FAILED (TestUSDC: amount exceeds allowance)" in said
+        assert f"write it off instead, `sightline write-off {session_id} REASON`" in said
+        settlement = (await office.admin("session", session_id))["settlement"]
+        assert (settlement["state"], settlement["reason"]) == ("FAILED", "TestUSDC: amount exceeds allowance")
+        assert settlement["tries"] >= 1
+        await office.command_of("write-off", session_id, "no allowance")
+        assert "was written off" in await refusal()
+        shown = await office.admin("session", session_id)
+        assert shown["refunds"] == []
+        assert (shown["settlement"]["state"], shown["settlement"]["reason"]) == ("WRITTEN_OFF", "no allowance")
+        acts = [(act["action"], act["actor"], act["reason"]) for act in shown["acts"] if act["outcome"] == "DONE"]
+        account = f"account {pwd.getpwuid(os.getuid()).pw_name}"
+        assert acts == [
+            ("session.end", account, "Ada: dispute 17"), ("settlement.writeOff", account, "no allowance"),
+        ]  # fmt: skip
+        assert (await buyer.get(f"/sessions/{session_id}/receipt"))["settlement"]["state"] == "PENDING"
+        assert b"every settlement is confirmed or written off" in (await office.command_of("settlements")).stdout
 
 
 async def test_a_device_is_listed_as_last_seen_when_its_owner_sees_it(server: Server) -> None:
@@ -230,7 +277,11 @@ async def test_a_workspace_is_named_by_its_slug_or_id_and_a_state_in_any_case(se
         assert unknown.returncode == 2
         assert "'buye' is neither the id nor the slug of a workspace." in unboxed(unknown.stderr)
         said = (await office.command("unsuspend", "buyer", *BECAUSE)).stdout.decode()
-        assert said == "Calls of buyer are accepted.\n"
+        assert said == "Calls of buyer are accepted.\n", "it is no operator"
+        said = (await office.command("unsuspend", "buyer", *BECAUSE)).stdout.decode()
+        assert said == "buyer was not suspended: nothing has changed.\n"
+        again = await office.command("end", made["id"], *BECAUSE)
+        assert f"is CANCELLED already: `sightline admin session {made['id']}` says why" in again.stderr.decode()
         none = (await office.command("sessions", "--state", "live")).stdout.decode()
         assert none == "There are no such sessions.\n"
         table = (await office.command("sessions", "--workspace", "buyer")).stdout.decode()
@@ -274,6 +325,16 @@ async def test_the_audit_log_names_the_account_of_the_connection_and_not_what_th
     ]
 
 
+async def test_a_command_with_another_token_than_the_servers_says_where_the_right_one_is(server: Server) -> None:
+    async with an_office(server) as office:
+        for command in ("token", "sessions"):
+            done = await office.command_of("admin", command, SIGHTLINE_INTERNAL_TOKEN="of another server")
+            assert (done.returncode, done.stdout) == (1, b""), command
+            assert b"another SIGHTLINE_INTERNAL_TOKEN or SIGHTLINE_SECRETS_FILE than is set here" in done.stderr, (
+                command
+            )
+
+
 async def test_probes_need_no_token_and_operators_calls_do(server: Server) -> None:
     async with an_office(server), inside(server) as http:
         for path in ("/readyz", "/metrics", "/internal/targets"):
@@ -301,8 +362,17 @@ async def test_a_suspended_workspace_is_refused_and_its_sessions_end(server: Ser
             with pytest.raises(ApiError) as refused:
                 await seller.get("/sessions")
             assert (refused.value.status, refused.value.detail) == (403, "workspace:suspended")
+            assert (done["wasSuspended"], done["suspension"]["reason"]) == (False, "dispute 17")
             (row,) = await office.admin("workspaces", "--slug", "sell")
             assert (row["availabilityState"], row["suspension"]["reason"]) == ("OFFLINE", "dispute 17")
+            assert row["suspension"]["actor"] == f"Ada (account {pwd.getpwuid(os.getuid()).pw_name})"
+            again = (await office.command("suspend", "seller", "--as", "bob", "--reason", "another")).stdout.decode()
+            assert again.startswith("seller was suspended already, at ")
+            assert f" by {row['suspension']['actor']}: dispute 17. That stays; " in again
+            (same,) = await office.admin("workspaces", "--slug", "sell")
+            assert same["suspension"] == row["suspension"]
+            acts = [(action, why, outcome) for action, _, why, outcome in await office.acts()]
+            assert ("workspace.suspend", "bob: another", "DONE") in acts
 
             await server.kill()
             await server.start()
@@ -313,3 +383,73 @@ async def test_a_suspended_workspace_is_refused_and_its_sessions_end(server: Ser
             await office.admin("suspend", office.consumer.workspace_id, *BECAUSE)
         ended = await office.admin("session", waiting["id"])
         assert (ended["state"], ended["endReason"]) == ("CANCELLED", "PLATFORM_ENDED")
+        for over, side in ((waiting["id"], office.consumer), (session_id, office.operator)):
+            (act,) = (await office.admin("session", over))["acts"]
+            assert (act["action"], act["outcome"]) == ("workspace.suspend", "DONE")
+            assert (act["target"], act["reason"]) == (f"workspace {side.workspace_id}", "Ada: dispute 17")
+
+
+async def test_a_view_whose_workspace_is_suspended_says_that_its_session_has_ended(server: Server) -> None:
+    async with an_office(server) as office, trio.open_nursery() as nursery:
+        command = [sys.executable, "-m", "sightline_client", "watch", str(PLACE[0] + 5), str(PLACE[1]), "--wait", "60"]
+        env = os.environ | {"SIGHTLINE_URL": server.url, "SIGHTLINE_API_KEY": office.consumer.key}
+        watch = partial(trio.run_process, command, env=env, cwd=server.directory, check=False, capture_stderr=True)
+        done: list[subprocess.CompletedProcess[bytes]] = []
+
+        async def run() -> None:
+            done.append(await watch())
+
+        nursery.start_soon(run)
+        await until(lambda: office.admin("sessions", "--state", "requested"), bool, "a session is requested")
+        await office.admin("suspend", "buyer", *BECAUSE)
+    said = done[0].stderr.decode().splitlines()
+    assert done[0].returncode == 1
+    assert said[-2:] == [
+        "The workspace was suspended; the service has ended its sessions.",
+        "403 NOT_AUTHORIZED (workspace:suspended): The workspace is suspended; ask the administrators of this service.",
+    ]
+
+
+async def test_a_device_says_that_its_workspace_is_suspended_and_is_online_again_when_that_is_lifted(
+    server: Server,
+) -> None:
+    async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
+        env = os.environ | {"SIGHTLINE_API_KEY": office.operator.key}
+        line = [sys.executable, "-m", "sightline_client", "device", "--online", "--api", server.url]
+        place = ["--lat", str(PLACE[0]), "--lng", str(PLACE[1])]
+        process = await trio.lowlevel.open_process([*line, *place], stderr=subprocess.PIPE, env=env)
+        assert process.stderr is not None
+        stream, said = aiter(process.stderr), b""
+
+        async def until_logged(what: bytes, times: int = 1) -> None:
+            nonlocal said
+            while said.count(what) < times:
+                said += await anext(stream)
+
+        async def order() -> None:
+            made = await buyer.post("/sessions", lat=PLACE[0], lng=PLACE[1])
+            await buyer.post(f"/sessions/{made['id']}/dispatch")
+
+        with trio.fail_after(90):
+            await until_logged(b"availability_changed")
+            await order()
+            await until_logged(b'"connected"')
+            assert len((await office.admin("suspend", "seller", *BECAUSE))["endedSessions"]) == 1
+            await until_logged(b"workspace_suspended")
+            told = (await office.command("unsuspend", "seller", *BECAUSE)).stdout.decode()
+            await until_logged(b"suspension_lifted")
+            (row,) = await office.admin("workspaces", "--slug", "seller")
+            await order()
+            await until_logged(b"session_started", times=2)
+            process.terminate()
+            said += b"".join([chunk async for chunk in stream])
+            assert await process.wait() == 0, said
+    assert "`sightline device --online` that runs" in told
+    assert row["availabilityState"] == "ONLINE"
+    log = [json.loads(each) for each in said.splitlines()]
+    (suspended,) = [each for each in log if each["event"] == "workspace_suspended"]
+    assert suspended["level"] == "warning"
+    assert "suspended" in suspended["error"]
+    (lifted,) = [each for each in log if each["event"] == "suspension_lifted"]
+    assert lifted["availability"] == "ONLINE"
+    assert {"call_failed", "heartbeat_refused"} & {each["event"] for each in log} == set()

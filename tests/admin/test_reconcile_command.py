@@ -56,6 +56,8 @@ async def test_a_difference_is_a_line_with_what_to_do_a_metric_and_the_exit_code
     lines = said.stdout.decode().splitlines()
     assert sum(line.startswith("entry of a block that is not on the chain: STRAY in block 0") for line in lines) == 1
     assert "2 differences" in lines[-1]
+    assert "micro-USDC" in lines[-2], "the unit of the accounts"
+    assert "on the chain and not in the database: 0 payments, 0 USDC" in lines
     await until(metrics, lambda text: "\nsightline_books_differences 2" in text, "the metric tells it")
     # The journal comes as JSON lines or as CSV.
     [entry] = [json.loads(line) for line in (await sightline(server, "admin", "journal")).stdout.splitlines()]

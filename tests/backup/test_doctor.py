@@ -13,12 +13,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sightline.bootstrap.database_mark import write_mark
+from sightline.bootstrap.maintenance.chain_checks import print_findings
 from sightline.bootstrap.maintenance.doctor import run_doctor
+from sightline.bootstrap.maintenance.findings import failed
 from sightline.bootstrap.maintenance.service_checks import clock_finding
 from sightline.config import Settings
 from sightline.domain.value import replace
 from sightline.storage.database.history import DatabasePosition
 from tests.backup.conftest import sightline
+from tests.chain.evm import an_evm
 from tests.e2e.server import Server
 
 
@@ -95,7 +98,7 @@ def test_plain_http_on_a_public_address_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_a_database_and_a_chain_that_do_not_answer_are_failed(tmp_path: Path) -> None:
-    chain = {"chain_rpc_url": "http://127.0.0.1:1", "chain_id": 1, "chain_relayer_key": "11" * 32}
+    chain = {"chain_rpc_url": "http://127.0.0.1:1", "chain_id": 84532, "chain_relayer_key": "11" * 32}
     addresses = {"chain_usdc_address": "0x" + "1" * 40, "chain_settlement_address": "0x" + "2" * 40}
     dsn = "postgresql://nobody:secret@127.0.0.1:1/none"
     code, found = examined(data_dir=tmp_path, port=0, database_url=dsn, **chain, **addresses)
@@ -103,6 +106,25 @@ def test_a_database_and_a_chain_that_do_not_answer_are_failed(tmp_path: Path) ->
     assert (found["database"][0][0], found["chain"][0][0]) == ("failed", "failed")
     assert "SIGHTLINE_DATABASE_URL" in found["database"][0][2]
     assert "secret" not in json.dumps(found)
+    detail = found["database"][0][1]
+    assert 'connection to server at "127.0.0.1", port 1 failed: Connection refused' in detail
+    assert not detail.endswith("?")
+
+
+def test_a_chain_that_is_lost_is_not_said_to_be_created(tmp_path: Path) -> None:
+    (tmp_path / "parts.json").write_text('{"parts": ["chain/chain.sqlite"]}')
+    _, found = examined(data_dir=tmp_path, port=0)
+    assert found["data directory"][0][0] == "failed"
+    ((level, detail, remedy),) = found["chain"]
+    assert (level, detail) == ("failed", f"{tmp_path / 'chain' / 'chain.sqlite'} is missing")
+    assert "sightline restore FILE --data-dir NEW" in remedy
+
+
+def test_a_file_system_that_takes_nothing_is_failed_whoever_asks() -> None:
+    _, found = examined(data_dir=Path("/sys/sightline"), port=0)
+    level, detail, _ = found["data directory"][0]
+    assert level == "failed"
+    assert detail.startswith("/sys is not writable: ")
 
 
 def test_a_standby_for_which_no_commit_waits_is_failed(tmp_path: Path, postgres_dsn: str) -> None:
@@ -127,10 +149,28 @@ def test_a_database_that_the_start_would_refuse_is_failed(tmp_path: Path, databa
     write_mark(tmp_path, replace(seen, signed=7))
     level, detail, remedy = mark()
     assert level == "failed"
-    assert "0 signed transactions, and 7 were seen" in detail
+    assert "it is empty: no server has ever used it" in detail
     assert "--accept-database" in remedy
     (tmp_path / "database_mark.json").write_text("{")
     assert mark()[0] == "failed"
+
+
+@pytest.mark.parametrize("is_escrow", [False, True])
+def test_settings_that_the_embedded_chain_refuses_are_failed(tmp_path: Path, is_escrow: bool) -> None:
+    (tmp_path / "chain").mkdir()
+    an_evm(tmp_path / "chain", chain_id=7, is_escrow=is_escrow).machine.store.close()
+    right, wrong = ("escrow", "enforced") if is_escrow else ("enforced", "escrow")
+    code, found = examined(data_dir=tmp_path, port=0, funds_policy=right, chain_id=7)
+    assert [level for level, _, _ in found["chain"]] == ["ok"]
+    code, found = examined(data_dir=tmp_path, port=0, funds_policy=wrong)
+    assert code == 1
+    assert [level for level, _, _ in found["chain"]] == ["ok", "failed", "failed"]
+    assert [remedy for _, _, remedy in found["chain"][1:]] == [
+        "Set SIGHTLINE_CHAIN_ID=7",
+        "Set SIGHTLINE_FUNDS_POLICY=escrow"
+        if is_escrow
+        else "Set SIGHTLINE_FUNDS_POLICY=advisory, or enforced if that was set",
+    ]
 
 
 def test_an_address_that_is_not_ours_is_a_udp_warning(tmp_path: Path) -> None:
@@ -165,3 +205,11 @@ async def test_a_running_server_passes_with_its_database_and_chain(server: Serve
     assert "as this version" in found["schema"]["detail"]
     assert found["clock"]["level"] == "ok"
     assert "embedded; block" in found["chain"]["detail"]
+
+
+def test_a_message_that_is_a_sentence_does_not_end_in_two_full_stops() -> None:
+    lines: list[str] = []
+    print_findings(
+        [failed("tls", "It cannot be used: it does not fit.", "Correct it")], as_json=False, say=lines.append
+    )
+    assert lines == ["failed   tls             It cannot be used: it does not fit. Correct it."]

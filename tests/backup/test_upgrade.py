@@ -18,9 +18,13 @@ from tests.client.api import Api
 from tests.e2e.server import Server, until
 
 DATA: Final = Path(__file__).parent / "data"
-COMMITS: Final = ("f83e316", "0d99db6")
+COMMITS: Final = ("f83e316", "0d99db6", "17e87ec")
 RECORDED: Final = ("consumerWorkspaceId", "operatorWorkspaceId", "createdAt", "startedAt", "ratePerSecondMicroUsdc")
 OUTCOME: Final = ("state", "endedAt", "endReason", "cleanSeconds", "chargedMicroUsdc")
+
+
+SEVERAL: Final = 2
+"""Workers of a service of several servers."""
 
 
 @pytest.fixture(params=COMMITS)
@@ -28,19 +32,31 @@ def old(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def start_on(server: Server, old: str) -> dict[str, Any]:
+async def start_on(server: Server, old: str, workers: int = 1) -> dict[str, Any]:
     """Restore an archive, start the server on it; returns what the old server said."""
     done = await sightline("restore", DATA / f"{old}.backup", "--data-dir", server.directory / "data")
     assert done.returncode == 0, done.stderr
     # Sessions of the archive are not too old to be kept, whenever this test runs.
-    server.env = {"SIGHTLINE_HISTORY_KEEP_DAYS": "36500", "SIGHTLINE_HEARTBEAT_KEEP_DAYS": "36500"}
+    keep = {"SIGHTLINE_HISTORY_KEEP_DAYS": "36500", "SIGHTLINE_HEARTBEAT_KEEP_DAYS": "36500"}
+    server.env = keep | {"SIGHTLINE_WORKERS": str(workers)}
     await server.start()
     said: dict[str, Any] = json.loads((DATA / f"{old}.json").read_text())
     return said
 
 
 async def test_data_of_an_earlier_commit_starts_without_loss(server: Server, old: str) -> None:
-    said = await start_on(server, old)
+    await continue_from(await start_on(server, old), server)
+
+
+async def test_data_of_a_single_server_of_an_earlier_commit_starts_on_several(server: Server) -> None:
+    said = await start_on(server, COMMITS[-1], SEVERAL)
+    shown = await sightline("nodes", "--json", "--data-dir", server.directory / "data")
+    assert len(json.loads(shown.stdout)["items"]) == SEVERAL, shown
+    await continue_from(said, server)
+
+
+async def continue_from(said: dict[str, Any], server: Server) -> None:
+    """Check that nothing that the old server said is lost, and that what was open is paid."""
     config, before, tenants = said["config"], said["sessions"], said["tenants"]
     paths = {name: f"/sessions/{session['id']}" for name, session in before.items()}
     async with (

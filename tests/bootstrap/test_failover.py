@@ -121,10 +121,13 @@ async def test_a_former_primary_that_came_back_is_refused(site: Site) -> None:
     assert timeline() == 1
     site.primary.end()
     await on_database(site.standby.layout.dsn, lambda connection: connection.execute("SELECT pg_promote()"))
-    with trio.fail_after(STARTS_S):
-        while timeline() == 1:  # noqa: ASYNC110  another process writes the file
-            await trio.sleep(0.1)
-    assert timeline() == 2
+
+    async def shown() -> int:
+        assert server.process is not None
+        assert server.process.poll() is None, server.log()[-5_000:]
+        return timeline()
+
+    await until(shown, lambda number: number == 2, "the server has written the timeline of the promoted host")
     await server.stop()
 
     site.primary.start()  # as a primary: nobody has made it a standby of the new one

@@ -1,14 +1,28 @@
-"""Metrics of disk, backups and certificate: read from real files, and left out where there are none."""
+"""Figures for metrics.
 
+Disk, backups and certificate are read from real files, and left out where there are none. The relayer's coin is read
+from the chain once a minute.
+"""
+
+import contextlib
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from sightline.actors.shards import OwnedShards
 from sightline.bootstrap.observability.host_metrics import host_metrics
 from sightline.bootstrap.observability.last_backup import note_backup
+from sightline.bootstrap.sampler import COIN_EVERY_S, SAMPLE_EVERY_S, Sampler
+from sightline.chain.service import RelayerCoin
 from sightline.config import Settings
+from sightline.domain.errors import ChainUnavailableError
+from sightline.ports.leases import ServerRole
+from sightline.storage.database.bridge import Database
+from sightline.system.clock import SystemClock
 from tests.http.server.certificate import write_certificate
 
 
@@ -44,3 +58,52 @@ def test_a_damaged_mark_and_certificate_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("no certificate")
     (tmp_path / "last_backup").write_text("yesterday")
     assert values(settings).keys() == {"disk_free_bytes"}
+
+
+class Endpoint:
+    """Stands for the chain: each answer is another balance."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.is_down = False
+
+    async def probe_signers(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def relayer_coin(self) -> RelayerCoin:
+        await trio.lowlevel.checkpoint()
+        self.asked += 1
+        if self.is_down:
+            raise ChainUnavailableError("down")
+        return RelayerCoin(balance_wei=self.asked, sessions=1)
+
+
+async def test_the_chain_is_asked_for_the_relayers_coin_once_a_minute_and_after_a_failure_or_a_take_over_at_once(
+    database: Database, mock_clock: MockClock
+) -> None:
+    owned, chain = OwnedShards(), Endpoint()
+    sampler = Sampler(database, object(), chain, SystemClock(), owned)  # type: ignore[arg-type]  # neither has a port
+
+    async def balances(samples: int) -> list[int | None]:
+        found: list[int | None] = []
+        for _ in range(samples):
+            with contextlib.suppress(ChainUnavailableError):
+                await sampler.run_once()
+            coin = sampler.figures.relayer_coin
+            found.append(None if coin is None else coin.balance_wei)
+            mock_clock.jump(SAMPLE_EVERY_S)
+        return found
+
+    a_minute = round(COIN_EVERY_S / SAMPLE_EVERY_S)
+    assert await balances(2) == [None, None], "another server runs the relayer"
+    owned.add({ServerRole.RELAYER: 1})
+    assert await balances(a_minute + 1) == [1] * a_minute + [2]
+    mock_clock.jump(COIN_EVERY_S)
+    chain.is_down = True
+    assert await balances(2) == [2, 2]
+    chain.is_down = False
+    assert await balances(1) == [5]
+    owned.remove([ServerRole.RELAYER])
+    assert await balances(1) == [None]
+    owned.add({ServerRole.RELAYER: 2})
+    assert await balances(1) == [6]

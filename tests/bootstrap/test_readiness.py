@@ -2,7 +2,10 @@
 
 import os
 import signal
+import sqlite3
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +158,33 @@ async def test_settings_of_the_database_that_give_up_durability_are_shown_while_
         metrics = (await http.get(f"{where.internal_url}/metrics")).text.splitlines()
     assert 'sightline_database_not_durable{setting="fsync"} 1.0' in metrics
     assert 'sightline_database_not_durable{setting="synchronous_standby_names"} 0.0' in metrics
+
+
+async def test_a_chain_file_that_is_damaged_while_the_server_runs_is_told_with_the_way_back(server_on: Server) -> None:
+    await server_on.start()
+    await until_ready(server_on)
+    data_dir = server_on.directory / "data"
+    path = data_dir / "chain" / "chain.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:  # the chain drops the pages that it has read
+        other.execute("UPDATE meta SET value = value")
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(100)
+        file.write(b"\xff" * (size - 100))
+    damage = f"The file of the embedded chain is damaged, {path}: "
+    way_back = "restore a whole backup into a new directory"
+    check = (await until(lambda: readiness(server_on), lambda seen: seen[0] == 503, "not ready"))[1]["chain"]
+    assert not check["ok"]
+    assert damage in check["detail"]
+    await server_on.until_logged("chain_file_damaged")
+    account = "0x" + "1a" * 20
+    for words in (["faucet", account, "1"], ["reconcile"], ["backup", str(server_on.directory / "b.tar")]):
+        line = [sys.executable, "-m", "sightline.cli", *words, "--data-dir", str(data_dir)]
+        env = os.environ | server_on.env
+        done = await trio.run_process(line, capture_stdout=True, capture_stderr=True, check=False, env=env)
+        said = done.stderr.decode()
+        assert done.returncode == 1, done
+        assert damage in said, done
+        assert way_back in said, words
+    assert server_on.log().count('"chain_file_damaged"') == 1

@@ -12,8 +12,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+import structlog.testing
 import trio
 
+from sightline.bootstrap.process import prepare
+from sightline.config import Settings
+from sightline.system.ids import SystemIds
+from sightline.system.secrets import load_secrets
 from tests.conftest import on_server
 from tests.e2e.server import Server
 from tests.storage.proxy import open_wire
@@ -78,6 +83,29 @@ async def test_a_damaged_secrets_file_names_it(data_directory: Path, text: str) 
     assert "SIGHTLINE_DATA_DIR" in said
 
 
+async def test_a_secrets_file_that_is_missing_is_not_made_where_the_data_directory_was_used(
+    data_directory: Path,
+) -> None:
+    (data_directory / "data").mkdir()
+    (data_directory / "data" / "server.json").write_text("{}")
+    mistyped = data_directory / "secert.json"
+    said = await start_line(data_directory, env={"SIGHTLINE_SECRETS_FILE": str(mistyped)})
+    assert f"{mistyped} (SIGHTLINE_SECRETS_FILE) does not exist" in said
+    assert not mistyped.exists()
+
+
+def test_a_secrets_file_that_others_may_read_is_logged(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    load_secrets(path, SystemIds())
+    settings = Settings(data_dir=tmp_path / "data", port=0, secrets_file=path)
+    for mode, is_logged in ((0o600, False), (0o644, True)):
+        path.chmod(mode)
+        with structlog.testing.capture_logs() as logged, prepare(settings):
+            pass
+        found = [each for each in logged if each["event"] == "secrets_readable_by_others"]
+        assert [each["mode"] for each in found] == ["0644"] * is_logged
+
+
 async def test_a_damaged_embedded_database_names_the_data_directory_and_the_log(server: Server) -> None:
     await server.start()
     assert await server.stop() == 0
@@ -120,14 +148,15 @@ async def test_a_port_that_is_taken_while_the_server_starts_is_named(
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             other.bind(("127.0.0.1", 0))
             port = other.getsockname()[1]
-            server = spawn(data_directory, port, SIGHTLINE_DATABASE_URL=wire.dsn)
+            server = spawn(data_directory, port, SIGHTLINE_DATABASE_URL=wire.dsn, SIGHTLINE_INTERNAL_PORT="0")
             try:
                 assert server.stderr is not None
                 with trio.fail_after(90):  # it has bound the port, and waits for its database
-                    while b"database_not_reached" not in await trio.to_thread.run_sync(
-                        server.stderr.readline, abandon_on_cancel=True
-                    ):
-                        continue
+                    said_so_far = b""
+                    while b"database_not_reached" not in said_so_far:
+                        line = await trio.to_thread.run_sync(server.stderr.readline, abandon_on_cancel=True)
+                        said_so_far += line
+                        assert line, f"it ended: {said_so_far.decode()}"
                     other.listen()
                     wire.upstream = upstream
                     rest = await trio.to_thread.run_sync(server.stderr.read, abandon_on_cancel=True)
@@ -193,7 +222,7 @@ async def test_a_connection_pooler_is_refused_at_once(data_directory: Path, empt
 async def test_an_unreachable_chain_names_its_setting(data_directory: Path) -> None:
     env = {
         "SIGHTLINE_CHAIN_RPC_URL": "http://127.0.0.1:9",
-        "SIGHTLINE_CHAIN_ID": "1",
+        "SIGHTLINE_CHAIN_ID": "84532",
         "SIGHTLINE_CHAIN_USDC_ADDRESS": "0x" + "11" * 20,
         "SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS": "0x" + "22" * 20,
         "SIGHTLINE_CHAIN_RELAYER_KEY": "0x" + "5d" * 32,
@@ -205,7 +234,7 @@ async def test_an_unreachable_chain_names_its_setting(data_directory: Path) -> N
 async def test_a_relayer_key_that_is_not_one_names_its_setting(data_directory: Path) -> None:
     env = {
         "SIGHTLINE_CHAIN_RPC_URL": "http://127.0.0.1:9",
-        "SIGHTLINE_CHAIN_ID": "1",
+        "SIGHTLINE_CHAIN_ID": "84532",
         "SIGHTLINE_CHAIN_USDC_ADDRESS": "0x" + "11" * 20,
         "SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS": "0x" + "22" * 20,
         "SIGHTLINE_CHAIN_RELAYER_KEY": "hunter2",
@@ -213,6 +242,12 @@ async def test_a_relayer_key_that_is_not_one_names_its_setting(data_directory: P
     said = await start_line(data_directory, env=env)
     assert "SIGHTLINE_CHAIN_RELAYER_KEY" in said
     assert "hunter2" not in said
+
+
+@pytest.mark.parametrize("name", ["SIGHTLINE_CHAIN_REFUND_KEY", "SIGHTLINE_CHAIN_METER_KEY"])
+async def test_a_key_that_is_not_hexadecimal_is_refused_in_words(data_directory: Path, name: str) -> None:
+    said = await start_line(data_directory, env={name: "hunter2"})
+    assert said == f"Cannot start: {name} cannot be used: a private key is written as 64 hexadecimal digits."
 
 
 async def test_tls_files_that_do_not_fit_name_their_settings(data_directory: Path) -> None:
@@ -226,11 +261,6 @@ async def test_tls_files_that_do_not_fit_name_their_settings(data_directory: Pat
     said = await start_line(data_directory, env=env | {"SIGHTLINE_TLS_KEY": str(other)})
     assert "SIGHTLINE_TLS_CERT" in said
     assert "SIGHTLINE_TLS_KEY" in said
-
-
-async def test_a_value_that_is_found_wrong_late_names_its_setting(data_directory: Path) -> None:
-    said = await start_line(data_directory, env={"SIGHTLINE_COOKIE_KEYS": "k1:c2hvcnQ="})
-    assert "SIGHTLINE_COOKIE_KEYS" in said
 
 
 async def test_details_are_logged_at_debug_level(data_directory: Path) -> None:

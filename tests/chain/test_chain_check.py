@@ -190,11 +190,6 @@ async def test_a_depth_below_that_of_the_profile_is_a_warning(
     assert "Base Sepolia" in depth.detail
 
 
-async def test_a_main_network_is_failed(world: World) -> None:
-    world.endpoint.fault = of_method("eth_chainId", answering("0x2105"))
-    assert ("depth", Level.FAILED) in faults(await checked(world, chain_id=8453))
-
-
 async def test_the_command_exits_with_one_if_a_check_failed_and_prints_no_credential(world: World) -> None:
     def run(**changed: Any) -> tuple[int, str]:
         lines: list[str] = []
@@ -214,6 +209,7 @@ async def test_a_known_chain_confirms_at_the_depth_of_its_profile(world: World) 
     world.endpoint.fault = of_method("eth_chainId", answering(hex(BASE_SEPOLIA)))
     async with open_endpoint_of_service(options_for(world, depth=None), ids=ids) as endpoint:
         assert (endpoint.depth, endpoint.chain_name) == (5, "Base Sepolia")
+        assert endpoint.sweep_every_ms == 30_000
     async with open_endpoint_of_service(options_for(world, depth=1), ids=ids) as endpoint:
         assert endpoint.depth == 1
 

@@ -20,11 +20,14 @@ from eth_account import Account
 
 from sightline.chain.contracts.abi import call_data, revert_reason
 from sightline.chain.embedded.faucet import EmbeddedFaucet, open_running_faucet
+from sightline.chain.embedded.machine import Machine
 from sightline.chain.embedded.node import EmbeddedNode, EmbeddedOptions, open_embedded_node
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.reader import is_call_fault
-from sightline.domain.errors import ChainUnavailableError
+from sightline.chain.service import ChainOptions, open_endpoint
+from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError
 from sightline.system.children import ChildFailedError
+from sightline.system.clock import SystemClock
 from tests.chain.world import USDC, Wallet, World, faucet_of, ids, until
 
 
@@ -48,6 +51,11 @@ async def header_chain(rpc: JsonRpc) -> list[str]:
 async def token_balance(rpc: JsonRpc, node: EmbeddedNode, address: str) -> int:
     data = call_data("balanceOf(address)", [address])
     return int(await rpc.call("eth_call", {"to": node.usdc_address, "data": "0x" + data.hex()}, "latest"), 16)
+
+
+async def test_old_readings_of_an_embedded_chain_are_refreshed_every_five_minutes(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as (node, _), open_endpoint(ChainOptions(), node, ids=ids) as endpoint:
+        assert (endpoint.poll_ms, endpoint.sweep_every_ms) == (200, 60_000)
 
 
 async def test_a_restart_finds_the_same_blocks_contracts_and_balances(tmp_path: Path) -> None:
@@ -200,6 +208,21 @@ async def test_the_faucet_gives_coin_for_an_approval_and_works_from_another_proc
     assert receipt["status"] == "0x1"
     await world.approve(world.payer)
     assert await world.balance(world.payer) == 3 * USDC
+
+
+async def test_a_faucet_that_answers_too_late_may_have_paid_and_one_that_is_not_reached_has_not(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "faucet.secret").write_text("secret")
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+    async with open_rpc(url, RpcOptions(timeout_ms=200), ids) as rpc:
+        faucet = EmbeddedFaucet(rpc, tmp_path)
+        async with listener:  # it accepts the connection and never answers
+            with pytest.raises(OutcomeUnknownError, match="may have paid"):
+                await faucet.fund(world.payer.address, USDC)
+        with pytest.raises(ChainUnavailableError):
+            await faucet.fund(world.payer.address, USDC)
 
 
 async def test_there_is_no_faucet_where_no_chain_was_started(tmp_path: Path) -> None:
@@ -425,3 +448,8 @@ async def test_a_name_that_is_not_local_is_refused(world: World, host: str, stat
     async with httpx.AsyncClient(trust_env=False) as http:
         answer = await http.post(world.node_url, json=body, headers={"host": host})
     assert answer.status_code == status
+
+
+def test_a_test_chain_with_the_id_of_a_main_network_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the id of a main network, 8453"):
+        Machine(tmp_path / "chain.sqlite", chain_id=8453, rich={}, clock=SystemClock())

@@ -173,7 +173,7 @@ async def test_a_lie_of_one_of_two_endpoints_is_named_and_never_reaches_the_jour
         liar = (world.endpoint, second)[place]
         urls = f"{world.endpoint.url},{second.url}"
         with structlog.testing.capture_logs() as logs:
-            async with running(world, rpc_url=urls, rpc_timeout_ms=SLOW_MS) as service:
+            async with running(world, rpc_url=urls, rpc_timeout_ms=SLOW_MS, rpc_failover_ms=SLOW_MS) as service:
                 await world.until_in_step()
                 liar.fault = LIES[lie]
                 session_id = await world.end_session()
@@ -207,7 +207,7 @@ async def test_a_lie_from_before_the_start_that_two_others_contradict_does_not_d
     world.endpoint.fault = LIES[lie]
     async with open_endpoint(world.node_url) as second, open_endpoint(world.node_url) as third:
         urls = f"{world.endpoint.url},{second.url},{third.url}"
-        async with running(world, rpc_url=urls, rpc_timeout_ms=SLOW_MS) as service:
+        async with running(world, rpc_url=urls, rpc_timeout_ms=SLOW_MS, rpc_failover_ms=SLOW_MS) as service:
             session_id = await world.end_session()
             service.notify()
             await world.until_told(session_id)

@@ -1,6 +1,8 @@
 """Refunds of several servers from one account: each is paid once, whoever pays it."""
 
 import json
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 import trio
@@ -11,7 +13,7 @@ from sightline.chain.signer import Signer
 from sightline.domain.errors import RefusedError
 from sightline.domain.units import usdc_text
 from sightline.domain.value import replace
-from sightline.ports.administration import RefundState
+from sightline.ports.administration import Refund, RefundState
 from sightline.ports.chain import RefundRequest
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.administration import PostgresAdminStore
@@ -64,6 +66,47 @@ async def test_two_servers_that_refund_at_once_pay_each_refund_once(
     assert await world.balance(world.payer) == 6 * PAID
 
 
+class LateStore:
+    """The store of a server whose first reading of refunds arrives when it is out of date."""
+
+    def __init__(self, store: PostgresAdminStore) -> None:
+        self._store = store
+        self.has_read, self.may_answer = trio.Event(), trio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def refunds(self, session_id: str) -> Sequence[Refund]:
+        found = await self._store.refunds(session_id)
+        if not self.has_read.is_set():
+            self.has_read.set()
+            await self.may_answer.wait()
+        return found
+
+
+async def test_a_refund_that_another_server_stores_meanwhile_is_the_same_one_also_where_it_is_the_whole_charge(
+    world: World, database: Database, servers: list[Refunds]
+) -> None:
+    store = LateStore(PostgresAdminStore(database))
+    late = Refunds(
+        world.rpc, cast(Any, store), await signer_of(world), chain_id=1, token=world.token, clock=clock,
+        fee_cap_wei=500 * 10**9,
+    )  # fmt: skip
+    request = replace(a_request(world, ids.uuid()), amount_micro=CHARGED)
+    paid: list[Refund] = []
+
+    async def pay_late() -> None:
+        paid.append(await late.pay(request))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pay_late)
+        await store.has_read.wait()
+        first = await servers[0].pay(request)
+        store.may_answer.set()
+    assert [refund.tx_hash for refund in paid] == [first.tx_hash]
+    assert await world.balance(world.payer) == CHARGED
+
+
 async def test_a_refund_above_the_charge_says_so_whatever_the_account_has(
     world: World, database: Database, servers: list[Refunds]
 ) -> None:
@@ -73,7 +116,7 @@ async def test_a_refund_above_the_charge_says_so_whatever_the_account_has(
         world.rpc, PostgresAdminStore(database), None, chain_id=1, token=world.token, clock=clock, fee_cap_wei=1
     )
     for refunds, micro in ((servers[0], CHARGED - PAID + 1), (servers[0], 10**12), (without_account, 10**12)):
-        with pytest.raises(RefusedError, match=r"at most its charge, 0\.001000 USDC, of which 0\.000400") as raised:
+        with pytest.raises(RefusedError, match=r"at most its charge, 0\.001 USDC, of which 0\.0004 are") as raised:
             await refunds.pay(replace(request, key="more", amount_micro=micro))
         assert raised.value.refusal.detail == "refunds:amount"
     await servers[0].pay(replace(request, key="rest", amount_micro=CHARGED - PAID))
@@ -103,7 +146,7 @@ async def test_a_second_refund_under_the_key_of_the_first_is_told_to_choose_anot
 ) -> None:
     request = a_request(world, ids.uuid())
     await servers[0].pay(request)
-    said = r"exists with 0\.000400 USDC\. For a further refund choose another key$"
+    said = r"exists with 0\.0004 USDC\. For a further refund choose another key$"
     with pytest.raises(RefusedError, match=said):
         await servers[0].pay(replace(request, amount_micro=PAID + 1))
 

@@ -36,6 +36,16 @@ def test_dev_says_why_its_server_cannot_start_and_leaves_no_directory(tmp_path: 
     assert list(tmp_path.glob("sightline-*")) == []
 
 
+def test_dev_uses_the_internal_port_of_the_environment(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        command = [sys.executable, "-m", "sightline.cli", "dev", "--port", "0"]
+        env = os.environ | {"TMPDIR": str(tmp_path), "SIGHTLINE_INTERNAL_PORT": str(port)}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"Port {port} on 127.0.0.1 is already in use. Set SIGHTLINE_INTERNAL_PORT" in done.stderr
+
+
 def test_dev_says_why_its_server_cannot_start_while_another_one_writes_to_the_same_log(tmp_path: Path) -> None:
     directory = tmp_path / "used"
     directory.mkdir()

@@ -56,7 +56,7 @@ def test_watch_saves_frames_ends_the_session_and_prints_a_receipt_that_adds_up(
     assert said["settlementTxHash"].startswith("0x")
     assert said["endReason"] == "CONSUMER_ENDED"
     price = sightline(dev, "watch", *place, "--seconds", "600", "--max-charge", "0.01", code=1)
-    assert "Request at most" in price
+    assert "s fit; for more, raise --max-charge." in price
     assert len(price.splitlines()) == 1
     assert "Raise --max-charge." in sightline(dev, "watch", *place, "--max-charge", "0.000001", code=1)
 
@@ -196,6 +196,7 @@ def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_inv
     said = sightline(dev, "statement", "--pdf", str(tmp_path / "statement.pdf"))
     assert (tmp_path / "statement.pdf").read_bytes().startswith(b"%PDF-")
     assert f"{month}, open, in USDC of a TEST network" in said
+    assert said.splitlines()[-1] == f"{tmp_path / 'statement.pdf'}: the statement of {month} as PDF"
     assert watched.id in said
 
 
@@ -283,7 +284,7 @@ def test_a_quote_requests_nothing_and_says_rate_price_and_operators(dev: dict[st
         shown = sightline(dev, "quote", *place, "--seconds", "600").splitlines()
         assert shown[0] == f"{int(rate) / MICRO} USDC a second, at most {int(total) / MICRO} USDC for 600 s"
         assert "operator" in shown[1]
-        assert "no operators" in sightline(dev, "quote", "-33.86", "-151.2")
+        assert "no operator is known to be free" in sightline(dev, "quote", "-33.86", "-151.2")
         assert sl.quote(dev["lat"], dev["lng"]).duration_seconds == 300
         assert sl.sessions.page(limit=1).items == before
 
@@ -307,8 +308,9 @@ def test_the_wallet_says_what_its_limits_leave_for_a_session(dev: dict[str, Any]
         answered = sl.call("GET", "/wallet")
     printed = json.loads(sightline(dev, "wallet", "--json", **key))
     changing = {"lastSyncBlock", "updatedAt"}
-    assert printed.keys() == answered.keys()
-    assert {name: printed[name] for name in printed.keys() - changing} == {
+    assert printed.keys() - answered.keys() == {"spendableMicroUsdc"}
+    assert printed["spendableMicroUsdc"] == "250000"
+    assert {name: printed[name] for name in answered.keys() - changing} == {
         name: answered[name] for name in answered.keys() - changing
     }
     shown = " ".join(sightline(dev, "wallet", **key).split())
@@ -360,7 +362,8 @@ def test_a_wallet_lists_accepts_and_declines_invitations(dev: dict[str, Any]) ->
 
 def test_a_wallet_signs_up_gets_funds_logs_in_and_manages_its_keys(dev: dict[str, Any]) -> None:
     data = dev["dataDir"]
-    made = json.loads(sightline(dev, "signup", "--fund", "5", "--data-dir", data, "--json", SIGHTLINE_WALLET_KEY=""))
+    where = {"SIGHTLINE_WALLET_KEY": "", "SIGHTLINE_DATA_DIR": data}
+    made = json.loads(sightline(dev, "signup", "--fund", "5", "--json", **where))
     wallet = {"SIGHTLINE_WALLET_KEY": made["walletKey"]}
     key = json.loads(sightline(dev, "login", "--json", **wallet))
     listed = [json.loads(line) for line in sightline(dev, "keys", "list", "--json", **wallet).splitlines()]
@@ -596,7 +599,9 @@ def test_listen_forwards_signed_webhooks_to_a_local_program(dev: dict[str, Any])
             session = json.loads(sightline(dev, "request", *place, "--json"))
             seen = [got() for _ in wanted[:3]]
             said = sightline(dev, "extend", session["id"], "--seconds", "60")
-            assert re.fullmatch(r"\S+ has 60 s more, ends at .*, and costs at most \d\S* USDC in all\n", said), said
+            assert re.fullmatch(
+                r"\S+ has 60 s more, \d+ s in all, ends at .*, and costs at most \d\S* USDC in all\n", said
+            ), said
             while seen[-1]["type"] != "session.extended":
                 seen.append(got())
             assert seen[-1]["data"]["maxDurationSeconds"] == session["maxDurationSeconds"] + 60

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 from eth_hash.auto import keccak as eth_keccak
+from eth_utils.address import to_checksum_address
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ from sightline_client import (
     SkipReason,
     TrustedDeployment,
 )
-from sightline_client.keccak import keccak256
+from sightline_client.keccak import checked_address, keccak256
 from tests.client.test_losses import start_assigned
 from tests.e2e.server import Server, a_tenant, go_online
 
@@ -107,6 +108,20 @@ def test_a_forged_receipt_is_refused_with_the_lines_that_are_wrong(vector: dict[
 @example(b"x" * 136)
 def test_keccak256_is_that_of_the_library(data: bytes) -> None:
     assert keccak256(data) == eth_keccak(data)
+
+
+@given(st.binary(min_size=20, max_size=20), st.integers(0, 39))
+def test_the_checksum_of_an_address_that_a_person_wrote_must_fit(value: bytes, place: int) -> None:
+    plain = "0x" + value.hex()
+    right = to_checksum_address(plain)
+    for text in (plain, right, "0x" + plain[2:].upper()):
+        assert checked_address(text) == text
+    wrong = right[: place + 2] + right[place + 2].swapcase() + right[place + 3 :]
+    if wrong not in (right, plain, "0x" + plain[2:].upper()):
+        with pytest.raises(ValueError, match="is a character wrong"):
+            checked_address(wrong)
+    with pytest.raises(ValueError, match="40 hexadecimal digits"):
+        checked_address(right + "0")
 
 
 async def test_a_payment_is_verified_only_by_a_deployment_and_a_node_that_the_caller_names(node: str) -> None:

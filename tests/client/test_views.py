@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from sightline.actors.deps import ActorLimits
+from sightline.ports.ledger import SettlementState
 from sightline_client import (
     AsyncSightline,
     EndNotConfirmedError,
@@ -18,12 +19,14 @@ from sightline_client import (
     NotAuthorizedError,
     NotReachedError,
     RateLimitedError,
+    ReceiptError,
     RetryPolicy,
     RevokedApiKeyError,
     SessionOverError,
 )
 from tests.http.fakes import a_clip
-from tests.http.world import Party, WorldOptions, data_of, open_world
+from tests.http.money.test_wallet import fund
+from tests.http.world import Party, World, WorldOptions, data_of, open_world
 
 
 async def test_a_view_leaves_a_lease_with_the_server_for_the_case_that_its_program_is_killed() -> None:
@@ -73,6 +76,7 @@ async def test_a_program_without_a_line_of_code_for_it_is_told_once_that_a_view_
 ) -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await fund(world, consumer, 5_000_000)
 
         async def film() -> None:
             while not caplog.records:
@@ -117,6 +121,7 @@ async def test_after_three_withdrawn_dispatches_a_view_says_at_once_for_how_long
 async def test_a_view_says_that_its_operator_was_not_seen_lately(caplog: pytest.LogCaptureFixture) -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await fund(world, consumer, 5_000_000)
         await operator.go_online()  # its device was never seen
         async with AsyncSightline(world.base_url, consumer.plaintext) as sl, trio.open_nursery() as nursery:
             nursery.start_soon(start_assigned, operator)
@@ -134,6 +139,42 @@ async def test_a_view_says_that_its_operator_was_not_seen_lately(caplog: pytest.
                     [] if is_seen else [unseen]
                 )
             nursery.cancel_scope.cancel()
+
+
+async def test_a_view_whose_wallet_cannot_pay_says_so_first_and_its_receipt_says_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        address = consumer.account.address
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start_assigned, operator)
+            async with AsyncSightline(world.base_url, consumer.plaintext) as sl:
+                async with sl.view(5.0, 5.5, seconds=60) as view:
+                    warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+                    price = view.session.hold_micro_usdc.usdc
+                    await prove_seconds(world, operator, view.session.id)
+                now_ms = world.clock.now_ms()
+                await world.ledger.mark_waiting(
+                    view.session.id, SettlementState.FAILED, reason="TestUSDC: amount exceeds allowance",
+                    retry_at_ms=now_ms, now_ms=now_ms,
+                )  # fmt: skip
+                with pytest.raises(ReceiptError) as refused:
+                    await view.receipt()
+            unread = await consumer.mint("sessions:create", "sessions:read", "pricing:read")
+            async with AsyncSightline(world.base_url, unread.headers["authorization"].removeprefix("Bearer ")) as sl:
+                with pytest.raises(ReceiptError, match=r"`sightline approve` gives the allowance"):
+                    await sl.sessions.settled_receipt(view.session.id)
+                caplog.clear()
+                async with sl.view(5.0, 5.5, seconds=60):
+                    assert not any("wallet" in each.getMessage() for each in caplog.records)
+            nursery.cancel_scope.cancel()
+    assert warnings[0].startswith(f"The wallet covers nothing of the {price} USDC that the session may cost.")
+    steps = rf"Send USDC to {address}: its balance is 0\. Run `sightline approve [\d.]+` or more: its allowance is 0\.$"
+    assert re.search(steps, warnings[0], re.IGNORECASE)
+    assert re.search(steps, str(refused.value), re.IGNORECASE)
+    assert refused.value.refused_for == "ALLOWANCE"
 
 
 async def test_a_view_is_told_of_the_own_session_that_has_the_only_operator() -> None:
@@ -305,7 +346,7 @@ async def test_a_message_to_the_operator_is_returned() -> None:
         assert (told.number, told.text) == (2, "closer")
 
 
-async def test_a_view_is_dispatched_again_when_its_operator_does_not_start() -> None:
+async def test_a_view_is_dispatched_again_when_its_operator_does_not_start(caplog: pytest.LogCaptureFixture) -> None:
     async with open_world() as world:
         consumer, idle, ready = [await world.party(role) for role in ("CONSUMER", "SUPPLIER", "SUPPLIER")]
         await idle.go_online()
@@ -329,6 +370,8 @@ async def test_a_view_is_dispatched_again_when_its_operator_does_not_start() -> 
                 async with view:
                     assert view.session.operator_workspace_id == ready.id
             assert assigned.is_set()
+            said = f"The operator of session {view.session.id} declined or did not start. Asking for another."
+            assert said in [each.getMessage() for each in caplog.records]
 
 
 async def test_a_view_ends_however_often_its_asyncio_task_is_cancelled() -> None:
@@ -358,6 +401,14 @@ async def test_a_view_ends_however_often_its_asyncio_task_is_cancelled() -> None
             session_id = await trio.to_thread.run_sync(asyncio.run, cancelled())
             nursery.cancel_scope.cancel()
         assert data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["state"] == "ENDED"
+
+
+async def prove_seconds(world: World, operator: Party, session_id: str) -> None:
+    """Prove picture and position of a LIVE session for some seconds."""
+    for sequence in range(1, 4):
+        world.video.show(session_id, sequence)
+        data_of(await operator.beat(lat=5.0, lng=5.5))
+        world.clock.advance(3)
 
 
 async def start_assigned(operator: Party) -> None:

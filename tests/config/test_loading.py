@@ -1,5 +1,6 @@
 """Settings: where they come from, how lists are written, and what is said about wrong ones."""
 
+import json
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +47,14 @@ def test_a_proxy_that_is_no_network_is_refused() -> None:
     (line,) = refused({"SIGHTLINE_TRUSTED_PROXIES": "127.0.0.1,172.16.0.1/12"})
     assert "SIGHTLINE_TRUSTED_PROXIES" in line
     assert "'172.16.0.1/12' is neither an address nor a network" in line
+
+
+@pytest.mark.parametrize("keys", ["abc", "k1:!!!", "k1:c2hvcnQ=", "k1:" + "QUFB" * 11 + ",k1:" + "QUFB" * 11])
+def test_cookie_keys_that_are_none_are_refused_without_their_text(keys: str) -> None:
+    (line,) = refused({"SIGHTLINE_COOKIE_KEYS": keys})
+    assert "SIGHTLINE_COOKIE_KEYS" in line
+    assert keys not in line
+    assert "KID:BASE64" in line or "the same kid" in line
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "internal.example.com"])
@@ -133,6 +142,16 @@ def test_the_internal_port_is_chosen_when_the_public_one_is() -> None:
     assert load_settings({"SIGHTLINE_INTERNAL_PORT": "9"}, overrides={"port": 0}).settings.internal_port == 9
 
 
+@pytest.mark.parametrize(("host", "is_taken"), [("127.0.0.1", True), ("0.0.0.0", True), ("127.0.0.2", False)])
+def test_one_port_for_both_listeners_is_refused_where_they_would_meet(host: str, is_taken: bool) -> None:
+    env = {"SIGHTLINE_PORT": "18530", "SIGHTLINE_INTERNAL_PORT": "18530", "SIGHTLINE_HOST": host}
+    if not is_taken:
+        assert load_settings(env).settings.port == 18530
+        return
+    with pytest.raises(SettingsError, match="SIGHTLINE_PORT and SIGHTLINE_INTERNAL_PORT are both 18530"):
+        load_settings(env)
+
+
 def test_urls_of_nats_servers_are_a_comma_list_and_a_wrong_one_is_refused_without_its_token() -> None:
     several = load_settings({"SIGHTLINE_NATS_URL": "nats://s3cret@one:4222, tls://two:4222,"}).settings
     assert several.nats_servers == ("nats://s3cret@one:4222", "tls://two:4222")
@@ -185,10 +204,12 @@ WRONG_ADDRESSES: Final = (
     ("CHAIN_RPC_URL", "http://one.example/hunter2, http://one.example/hunter2"),
     *(("CHAIN_EXPLORER_URL", "javascript:alert(1)"), ("CHAIN_METER_SIGNER_URL", "127.0.0.1:9000")),
     ("CHAIN_RELAYER_SIGNER_URL", "127.0.0.1:9000"),
-    ("CHAIN_USDC_ADDRESS", "usdc"),
+    *(("CHAIN_USDC_ADDRESS", "usdc"), ("CHAIN_USDC_ADDRESS", "0xE7f1725E7734CE288F8367e1Bb143E90bb3F0512")),
     *(("CHAIN_SETTLEMENT_ADDRESS", "0x1234"), ("MAP_TILES_URL", "tiles.example.org")),
     *(("VIDEO_MEDIAMTX_URL", "localhost:8889"), ("VIDEO_MEDIAMTX_API_URL", "http://:9997")),
     *(("VIDEO_BIND_ADDRESSES", "127.0.0.1,eth0"), ("VIDEO_ADVERTISED_ADDRESSES", "https://video.example.com")),
+    *(("VIDEO_ADVERTISED_ADDRESSES", "203.0.113.300"), ("VIDEO_ADVERTISED_ADDRESSES", "203.0.113.7:40000")),
+    *(("VIDEO_ADVERTISED_ADDRESSES", "0.0.0.0"), ("VIDEO_ADVERTISED_ADDRESSES", "203.0.113.7, ff02::1")),
     *(("VIDEO_ICE_SERVERS", "http://not-ice|user|hunter2"), ("VIDEO_ICE_SERVERS", "stun:")),
     *(("VIDEO_UDP_PORT_MIN", "-1"), ("VIDEO_UDP_PORT_MAX", "65536"), ("VIDEO_TCP_PORT", "65536")),
 )
@@ -205,6 +226,39 @@ def test_every_setting_that_holds_an_address_is_checked() -> None:
     words = {"url", "host", "hosts", "port", "address", "addresses", "endpoint", "servers", "origins", "proxies"}
     named = {name for name in Settings.model_fields if words & set(name.split("_"))}
     assert {name.lower() for name, _ in WRONG_ADDRESSES} == {*named, "chain_id"}
+
+
+EXTERNAL: Final = {
+    "SIGHTLINE_CHAIN_RPC_URL": "http://127.0.0.1:8545",
+    "SIGHTLINE_CHAIN_USDC_ADDRESS": "0x" + "1" * 40,
+    "SIGHTLINE_CHAIN_SETTLEMENT_ADDRESS": "0x" + "2" * 40,
+    "SIGHTLINE_CHAIN_RELAYER_KEY": "0x" + "3" * 64,
+}
+
+
+@pytest.mark.parametrize("chain", [{}, EXTERNAL], ids=["embedded", "external"])
+@pytest.mark.parametrize("chain_id", ["1", "8453"])
+def test_the_id_of_a_main_network_is_refused(chain: dict[str, str], chain_id: str) -> None:
+    (line,) = refused({"SIGHTLINE_CHAIN_ID": chain_id, **chain})
+    assert line.startswith(f"SIGHTLINE_CHAIN_ID: {chain_id} is a main network")
+    load_settings({"SIGHTLINE_CHAIN_ID": "84532", **chain})
+
+
+@pytest.mark.parametrize("cell", ["99,13", "-91,13", "52,181", "52", "52,13,1", "52.5,13", "052,13", "52, 13", "-0,13"])
+def test_a_corridor_in_which_no_place_is_is_refused(cell: str) -> None:
+    (line,) = refused({"SIGHTLINE_CORRIDORS": json.dumps({cell: 12_000})})
+    assert line.startswith(f"SIGHTLINE_CORRIDORS: {cell!r} is not a cell")
+
+
+@pytest.mark.parametrize("bps", [12, 4_999, 30_001])
+def test_a_multiplier_that_would_be_applied_otherwise_is_refused(bps: int) -> None:
+    (line,) = refused({"SIGHTLINE_CORRIDORS": json.dumps({"52,13": bps})})
+    assert line == f"SIGHTLINE_CORRIDORS: {bps} of 52,13 must be 5000 to 30000; 10000 changes nothing."
+
+
+def test_the_corridors_at_the_edges_of_the_world_are_taken() -> None:
+    cells = {"-90,-180": 5_000, "90,180": 30_000, "0,0": 10_000, "-34,151": 12_000}
+    assert load_settings({"SIGHTLINE_CORRIDORS": json.dumps(cells)}).settings.corridors == cells
 
 
 def test_a_grace_longer_than_the_silence_is_refused() -> None:

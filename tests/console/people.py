@@ -1,6 +1,7 @@
 """Tabs of the console as people use them: a consumer and an operator at a desk, and a phone as camera."""
 
 import re
+import signal
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ CHROMIUM_FLAGS = [
 PLACE = (52.520008, 13.404954)
 DESK = ViewportSize(width=1280, height=860)
 PHONE = ViewportSize(width=390, height=844)
+ACROSS = ViewportSize(width=844, height=390)
+"""A phone that is held as one films."""
 PATIENCE_MS = 60_000
 UNTIL = """async ([argument, patience]) => {
   const end = performance.now() + patience;
@@ -85,6 +88,16 @@ class ConsoleServer:
     def kill(self) -> None:
         in_trio(self._server.kill)
 
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Stop the server's process in the block: its connections stay open, and nothing is answered."""
+        assert self._server.process is not None
+        self._server.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._server.process.send_signal(signal.SIGCONT)
+
     def end(self) -> None:
         self._server.end()
 
@@ -108,14 +121,22 @@ class Tab:
     url: str
     place: tuple[float, float]
     problems: list[str] = field(default_factory=list)
-    allowed: tuple[str, ...] = (r"40[49] \([\w ]+\) \S*/whep/", r"409 \([\w ]+\) \S*/frame\?")
+    allowed: tuple[str, ...] = (r"40[49] \([\w ]+\) \S*/whep/", r"40[49] \([\w ]+\) \S*/frame\?")
     """Console errors that are right. The browser logs each 4xx: WHEP's 409 says that the camera is not on yet, the 404
-    of a DELETE that the server closed the player's connection first, and a frame's 409 that the session has ended."""
+    of a DELETE that the server closed the player's connection first, a frame's 409 that the session has ended, and its
+    404 that no picture came in time."""
 
     def heard(self, message: ConsoleMessage) -> None:
-        text = f"{message.text} {message.location.get('url', '')}"
-        if message.type == "error" and not any(re.search(pattern, text) for pattern in self.allowed):
-            self.problems.append(text)
+        if message.type == "error":
+            self.note(f"{message.text} {message.location.get('url', '')}")
+
+    def answered(self, response: Response) -> None:
+        if response.status >= 500:
+            self.note(f"{response.status} {response.url}")
+
+    def note(self, problem: str) -> None:
+        if not any(re.search(pattern, problem) for pattern in self.allowed):
+            self.problems.append(problem)
 
     def asked(self, request: Request) -> None:
         parts = urlsplit(request.url)
@@ -168,16 +189,11 @@ def a_tab(
     tab.page.on("console", tab.heard)
     tab.page.on("pageerror", lambda error: tab.problems.append(str(error)))
     tab.page.on("request", tab.asked)
-    tab.page.on("response", lambda response: _stayed_away(tab, response))
+    tab.page.on("response", tab.answered)
     try:
         yield tab
     finally:
         context.close()
-
-
-def _stayed_away(tab: Tab, response: Response) -> None:
-    if response.status >= 500:
-        tab.problems.append(f"{response.status} {response.url}")
 
 
 def sign_up(tab: Tab, name: str, purpose: str) -> None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.console.people import ConsoleServer, a_tab, camera_link, come_online, request_view, sign_up
 
@@ -44,12 +44,17 @@ def test_a_wallet_signs_limits_and_the_payment_of_a_view(browser: Browser, tmp_p
             consumer.go("wallet")
             consumer.shows(".facts", re.compile(r"In escrow for open sessions\s*\d+\.\d*[1-9]"))
             consumer.click("button:has-text('End the session')")
-            consumer.click(".confirm button.danger")
+            consumer.click("main .confirm button.danger")
             consumer.shows(".facts", re.compile(r"In escrow for open sessions\s*0\.00"))
             consumer.go(f"receipt/{session_id}")
             consumer.shows(".facts", re.compile(r"Held\s*\d.*Returned from escrow\s*\d", re.DOTALL))
             consumer.go("wallet")
             consumer.shows("section:has-text('Movements') .rows", "Returned from escrow")
+            held = consumer.page.locator("section:has-text('Movements') .rows li:has-text('Held in escrow')")
+            expect(held).to_have_count(2)  # of the view and of its extension
+            expect(held.get_by_role("link", name="Receipt").first).to_be_visible()
+            balance = consumer.page.locator(".facts div:has-text('Balance') dd").inner_text()
+            expect(consumer.page.locator("#available"), "no allowance limits it").to_have_text(balance)
             assert consumer.problems == []
     finally:
         server.end()

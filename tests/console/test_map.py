@@ -25,7 +25,7 @@ def test_a_place_is_found_by_name_click_and_keyboard_and_its_coverage_is_shown(b
         place.press("Enter")
         expect(place).to_have_value("Oslo, Norway")
         consumer.shows("#place-hint", re.compile(r"^59\.9\d+, 10\.7\d+$"))
-        consumer.shows(".legend", "Operators online")
+        consumer.shows(".legend", "Operators who are free")
         consumer.shows("[data-map=ready] .map-count", "1")
         consumer.shows(".map-fence")
 

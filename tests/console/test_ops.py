@@ -1,10 +1,12 @@
-"""The page of the server's operators: a parked actor is shown with its reason, and started again."""
+"""The page of the server's operators: a parked actor is shown with its reason, and started again; backup and books."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from playwright.sync_api import Browser, expect
 
+from sightline.bootstrap.observability.last_backup import note_backup
 from sightline.storage.embedded.postgres_child import find_binaries, lay_out
 from tests.conftest import on_server
 from tests.console.people import ConsoleServer, a_tab, add_funds, request_view, sign_up
@@ -41,6 +43,7 @@ def test_a_parked_actor_is_shown_with_its_reason_and_started_again(browser: Brow
         document = swap_document(server, session_id, "{}")
         assert tab.page.evaluate(END, session_id) >= 400
         ops.allowed = (r"401 \(\S*\) ",)
+        ops.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         ops.page.goto(f"{server.internal_url}/ops")
         ops.page.fill("#token", "not the token")
         ops.page.press("#token", "Enter")
@@ -49,8 +52,17 @@ def test_a_parked_actor_is_shown_with_its_reason_and_started_again(browser: Brow
         ops.page.press("#token", "Enter")
         parked = ops.page.locator(f"[data-parked='{session_id}']")
         expect(parked).to_contain_text("Error")
+        expect(parked.locator(f"code[title='{session_id}']")).to_have_text(session_id[:8])
+        parked.get_by_role("button", name=f"Copy {session_id[:8]}").click()
+        expect(parked.get_by_role("status")).to_have_text("Copied")
+        assert ops.page.evaluate("navigator.clipboard.readText()") == session_id
+        expect(ops.page.locator("#backup.bad")).to_have_text("None is known. Run: sightline backup FILE")
+        expect(ops.page.locator("#differences")).to_have_text("0")  # compared soon after the first start
+        expect(ops.page.locator("#books")).to_have_text(re.compile(r"20\d\d.*\sUTC"))
         review.look(ops, "ops-parked")
+        note_backup(server.data_dir, 1_700_000_000_000)
+        expect(ops.page.locator("#backup.bad")).to_have_text(re.compile("Nov 14, 2023, 10:13\\sPM\\sUTC"))
         swap_document(server, session_id, document)
-        parked.locator("button").click()
+        parked.get_by_role("button", name="Start again").click()
         expect(parked).to_have_count(0)
         review.done(ops)

@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
+    ACROSS,
     PATIENCE_MS,
     PHONE,
     ConsoleServer,
@@ -133,10 +134,19 @@ def test_every_screen_of_a_view_is_accessible_and_fits(browser: Browser, server:
         review.look(phone, "camera-filming", (PHONE,))
         stand_at(phone, ELSEWHERE)
         consumer.shows(".banner.warn", "ends by itself")
-        expect(consumer.page.locator(".tag"), "it is not live").to_have_text(re.compile(r"^\d+ ms network delay$"))
+        consumer.click("#snapshot")
+        consumer.shows(".taken-paused", "this is not proved")
+        consumer.click("#saved button:has-text('Close')")
+        consumer.shows(".tag", "Paused · The operator is outside of the area.")
+        expect(consumer.page.locator(".tag"), "it is not live").not_to_contain_text("Live")
         review.look(consumer, "watch-paused")
         phone.shows(".banner.warn", "not paid")
         review.look(phone, "camera-paused", (PHONE,))
+        phone.page.set_viewport_size(ACROSS)
+        for seen in ("#paused", "#stop"):
+            expect(phone.page.locator(seen), "without scrolling").to_be_in_viewport(ratio=1)
+        review.look(phone, "camera-paused-across", (ACROSS,))
+        phone.page.set_viewport_size(PHONE)
         stand_at(phone, MUNICH)
         consumer.shows(".badge.live")
         consumer.click("#snapshot")

@@ -59,6 +59,8 @@ def test_who_watches_hears_the_microphone_once_both_have_switched_it_on(browser:
         expect(microphone).to_have_attribute("aria-pressed", "true")
         phone.shows("#microphone", "on")
         consumer.until(f"() => ({LOUDEST})(500).then((level) => level > 0.05)")
+        # A heartbeat that was under way is counted by the server and not by the page that comes after it.
+        phone.allowed += (r"409 \([\w ]+\) \S*/location",)
         phone.page.reload()
         phone.shows("#sending[data-sending=sending]")
         expect(microphone, "a reload does not make the view silent").to_have_attribute("aria-pressed", "true")

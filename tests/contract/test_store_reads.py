@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from sightline.domain.geofence import distance_m
 from sightline.domain.operator.model import Availability, Claim, WorkspaceRole
-from sightline.domain.session.model import Assigned, Closed, EndReason, Session, SessionState
+from sightline.domain.session.model import (
+    Assigned,
+    Closed,
+    Delivery,
+    EndReason,
+    MediaCheckpoint,
+    Session,
+    SessionState,
+)
 from sightline.domain.units import DAY_MS
 from sightline.domain.value import replace
 from sightline.ports.store import (
@@ -212,18 +220,23 @@ async def test_recovery_sees_every_session_that_is_not_over(stored: Stored) -> N
     assert (requested.operator_workspace_id, requested.video_ref) == (None, None)
 
 
-async def test_media_proofs_only_move_forward(stored: Stored) -> None:
+async def test_checkpoints_of_media_are_joined(stored: Stored) -> None:
     session, other = [await commit(stored, in_phase(a_session(), SessionState.LIVE)) for _ in range(2)]
 
-    async def proved() -> list[int | None]:
+    async def known() -> list[MediaCheckpoint | None]:
         found = [await stored.store.load_session(each.id) for each in (session, other)]
-        return [each.media_proved_at_ms for each in found if each is not None]
+        return [each.media for each in found if each is not None]
 
-    assert await proved() == [None, None]
-    await stored.store.checkpoint_media({session.id: T0 + 10, other.id: T0})
-    await stored.store.checkpoint_media({session.id: T0 + 5})
+    assert await known() == [None, None]
+    bare = MediaCheckpoint(proved_at_ms=T0)
+    later = MediaCheckpoint(proved_at_ms=T0 + 10, delivery=Delivery(T0 + 4, T0 + 8, 3))
+    await stored.store.checkpoint_media({session.id: later, other.id: bare})
+    await stored.store.checkpoint_media({session.id: MediaCheckpoint(proved_at_ms=T0 + 5), other.id: bare})
+    assert await known() == [later, bare]
+    earlier = MediaCheckpoint(proved_at_ms=T0 + 6, delivery=Delivery(T0 + 4, T0 + 6, 2))
+    await stored.store.checkpoint_media({session.id: earlier, other.id: earlier})
     await stored.store.checkpoint_media({})
-    assert await proved() == [T0 + 10, T0]
+    assert await known() == [later, earlier]
 
 
 # Heartbeats.

@@ -10,7 +10,7 @@ import pytest
 from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.operator.model import Availability
 from sightline.domain.session.machine import deadline_ms
-from sightline.domain.session.model import Ended, SessionState
+from sightline.domain.session.model import Delivery, Ended, MediaCheckpoint, SessionState
 from sightline.domain.units import MicroUsdc
 from sightline.domain.value import replace
 from sightline.ports.relations import SESSION, TupleUpdate, operator_edge
@@ -157,8 +157,10 @@ def an_act(world: World) -> Callable[[Store], Awaitable[Any]]:
         ]
         return lambda store: store.append_heartbeats(batch)
     if roll < 0.35:
-        proofs = {world.dice.choice(list(world.sessions)): T0 + world.dice.randrange(100)}
-        return lambda store: store.checkpoint_media(proofs)
+        delivery = world.dice.choice([None, Delivery(T0, T0 + world.dice.randrange(100))])
+        checkpoint = MediaCheckpoint(proved_at_ms=T0 + world.dice.randrange(100), delivery=delivery)
+        checkpoints = {world.dice.choice(list(world.sessions)): checkpoint}
+        return lambda store: store.checkpoint_media(checkpoints)
     if roll < 0.40:
         record = an_answer(f"k-{world.dice.randrange(30)}")
         return lambda store: store.record_idempotent(record)

@@ -161,7 +161,16 @@ async def test_a_rotation_is_done_once_for_the_generation_it_was_asked_from(hook
     made = await hooks.endpoint(an_id())
     for now_ms in (T0 + 1, T0 + 2):
         rotated = await hooks.store.rotate_endpoint(made.workspace_id, made.id, from_generation=1, now_ms=now_ms)
-        assert rotated == replace(made, generation=2, rotated_at_ms=T0 + 1)
+        assert rotated == replace(made, generation=2, rotations_ms=(T0 + 1,))
+
+
+async def test_an_endpoint_keeps_the_instants_of_its_last_three_rotations(hooks: Hooks) -> None:
+    made = await hooks.endpoint(an_id())
+    for generation in range(1, 5):
+        now_ms = T0 + generation
+        await hooks.store.rotate_endpoint(made.workspace_id, made.id, from_generation=generation, now_ms=now_ms)
+    found = await hooks.store.endpoint(made.workspace_id, made.id)
+    assert found == replace(made, generation=5, rotations_ms=(T0 + 4, T0 + 3, T0 + 2))
 
 
 async def test_a_call_adds_and_rotates_an_endpoint_once(hooks: Hooks) -> None:
@@ -511,6 +520,31 @@ async def test_a_replay_queues_events_since_an_instant_and_not_those_that_wait(h
     again = await hooks.store.replay(mine, since_ms=since, limit=1, now_ms=T0)
     assert again == ReplayedEvents(count=1, next_since_ms=since + 1)
     assert sorted(job.endpoint.id for job in await hooks.claim()) == sorted([mine.id, late.id])
+
+
+async def test_a_replay_sends_what_waits_for_a_later_attempt_at_once(hooks: Hooks) -> None:
+    mine = await hooks.endpoint(an_id())
+    await hooks.event(mine)
+    (job,) = await hooks.claim()
+    await hooks.store.record_attempt(job, replace(FAILED, retry_in_ms=86_400_000))
+    assert await hooks.claim() == []
+    assert await hooks.store.replay(mine, since_ms=T0, limit=10, now_ms=T0) == ReplayedEvents(count=1)
+    (again,) = await hooks.claim()
+    assert again.message.id == job.message.id
+    assert await hooks.store.replay(mine, since_ms=T0, limit=10, now_ms=T0) == ReplayedEvents(count=0)
+
+
+async def test_a_replay_sends_the_pings_that_wait_at_once_and_no_others(hooks: Hooks) -> None:
+    mine = await hooks.endpoint(an_id(), LIVE)
+    other = await hooks.endpoint(mine.workspace_id)
+    for each in (mine, mine, other):
+        await hooks.store.enqueue(each.id, a_ping(each), now_ms=T0)
+    waits, arrived, _ = sorted(await hooks.claim(), key=lambda job: (job.endpoint.id != mine.id, job.number))
+    await hooks.store.record_attempt(waits, replace(FAILED, retry_in_ms=86_400_000))
+    await hooks.store.record_attempt(arrived, DELIVERED)
+    assert await hooks.store.replay(mine, since_ms=T0, limit=10, now_ms=T0) == ReplayedEvents(count=1)
+    (again,) = await hooks.claim()
+    assert again.message.id == waits.message.id
 
 
 async def test_deliveries_are_paged_newest_first_and_chosen_by_state(hooks: Hooks) -> None:

@@ -143,7 +143,7 @@ class Film:
         self.session = a_live_session() if session is None else session
         self.limits = limits
         self.stored = self.session
-        """The session as its row has it: of the newest step that recorded an event."""
+        """The session as its row has it: of the newest step that must be stored."""
         self.events = []
         self.sequence = 0
 
@@ -151,7 +151,7 @@ class Film:
         step = taken(machine.step(self.session, message, at_ms, self.limits))
         self.session = step.session
         self.events += step.events
-        if step.events:
+        if step.must_be_stored:
             self.stored = step.session
         return self
 

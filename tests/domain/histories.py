@@ -11,7 +11,7 @@ from sightline.domain.geofence import FenceLimits
 from sightline.domain.metering import next_check_ms
 from sightline.domain.session import codec, machine
 from sightline.domain.session.messages import End, FixReported, MediaBroke, MediaProved, Party, Tick
-from sightline.domain.session.model import Ended, Live, Session, SessionLimits
+from sightline.domain.session.model import Ended, Live, MediaCheckpoint, Session, SessionLimits
 from sightline.domain.value import Value, replace
 from tests.domain import oracle
 from tests.domain.builders import T0, a_fix, a_live_session, taken
@@ -147,7 +147,7 @@ class Player:
             step = taken(machine.step(self.session, message, at_ms, LIMITS))
         self.judged.append(item)
         self.session = step.session
-        if step.events:
+        if step.must_be_stored:
             self.stored = self._written(step.session)
         live = self.session.phase
         if isinstance(live, Live):
@@ -165,9 +165,8 @@ class Player:
             self._tell(Tick(), oracle.Look(at_ms))
 
     def _crash(self) -> None:
-        step = machine.recover(
-            codec.from_doc(json.loads(self.stored), 1), self.checkpoint, self.heartbeats, self.now, LIMITS
-        )
+        media = None if self.checkpoint is None else MediaCheckpoint(proved_at_ms=self.checkpoint)
+        step = machine.recover(codec.from_doc(json.loads(self.stored), 1), media, self.heartbeats, self.now, LIMITS)
         self.session = step.session
         self.judged.append(oracle.Look(self.now))
         self.shown = 0

@@ -54,6 +54,8 @@ def test_the_windows_at_the_end_justify_an_end_by_pauses(seed):
 @given(seeds)
 @example(5_755)
 @example(106_283)
+@example(4_402_611_206_539_716)  # disconnects during pauses for the position
+@example(5_557_346_381_125_126)
 @example(7_107_608_407_635_701)  # a disconnect that is told after newer media
 def test_a_crash_at_any_moment_charges_nothing_that_was_not_proved(seed):
     player = histories.Player(histories.draw(seed, crashes=True)).play()

@@ -8,7 +8,7 @@ from sightline.domain.addresses import parse_address
 from sightline.domain.metering import charge
 from sightline.domain.pricing import Quote, price
 from sightline.domain.settlement import fee_of
-from sightline.domain.units import SEQUENCE_MAX, MicroUsdc, floor_div, round_half_up_div
+from sightline.domain.units import SEQUENCE_MAX, MicroUsdc, floor_div, round_half_up_div, usdc_text
 from tests.domain.builders import T0
 
 BASE = MicroUsdc(1000)
@@ -160,3 +160,11 @@ def test_a_wallet_address_is_read_in_any_case_and_shown_with_its_checksum():
     assert parse_address(shown.lower()) == parse_address("0x" + shown[2:].upper()) == shown
     assert parse_address(shown[:-1]) is None
     assert parse_address(shown + "0") is None
+
+
+@pytest.mark.parametrize(
+    ("micro", "text"),
+    [(0, "0"), (5_000_000, "5"), (100_000_000, "100"), (8_420, "0.00842"), (1_234_500_000, "1,234.5"), (1, "0.000001")],
+)
+def test_an_amount_for_people_has_no_zeros_at_its_end_but_those_of_whole_usdc(micro, text):
+    assert usdc_text(micro) == text

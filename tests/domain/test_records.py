@@ -17,6 +17,7 @@ from sightline.domain.session.messages import (
     Assign,
     Cancel,
     CancelAssignment,
+    ConsumerActive,
     End,
     Event,
     EventKind,
@@ -67,6 +68,7 @@ session_messages = st.one_of(
     st.builds(lambda at: MediaBroke(T0 + at), offsets),
     st.just(Say("turn left")),
     st.builds(MarkShown, st.integers(0, 12)),
+    st.builds(lambda at: ConsumerActive(None, T0 + int(at)), offsets),
     st.just(Tick()),
     st.just(SettlementMined("0xabc")),
 )

@@ -149,7 +149,7 @@ async def test_a_session_above_the_payers_own_limits_is_refused_before_it_exists
         refused = await consumer.act("POST", "/sessions", wish)
         assert (refused.status, refused.detail) == (402, "wallet:limit")
         assert refused.body["remainingMicroUsdc"] == "1000"
-        assert "0.001000 USDC" in refused.body["message"]
+        assert "0.001 USDC" in refused.body["message"]
         assert "setLimits" in refused.body["message"]
         assert (await consumer.read("/sessions", view="consumer"))["items"] == []
 

@@ -1,4 +1,4 @@
-"""docs/ops names every event that asks for action, and docs/ops/run.md every family of settings."""
+"""docs/ops names every event that asks for action, every family of settings, and migrations that want a stop."""
 
 import re
 from fnmatch import fnmatch
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from sightline.config import Settings
+from sightline.storage.database.migrate import ANNOUNCED_SINCE, known_migrations
 
 ROOT: Final = Path(__file__).parents[2]
 CALLS: Final = re.compile(r"""log(?:ger)?\.(?:warning|error|exception|critical)\(\s*"([a-z0-9_]+)\"""")
@@ -30,3 +31,13 @@ def test_every_setting_belongs_to_a_family_that_is_explained() -> None:
     names = [name.upper() for name in Settings.model_fields]
     assert [name for name in names if not any(fnmatch(name, family) for family in families)] == []
     assert [family for family in families if not any(fnmatch(name, family) for name in names)] == []
+
+
+def test_every_migration_for_which_all_servers_are_stopped_is_named() -> None:
+    wanted = [
+        f"{migration.number:04}"
+        for migration in known_migrations()
+        if migration.compatible_from is None and migration.number > ANNOUNCED_SINCE
+    ]
+    (named,) = re.findall(r"Migrations that want all servers stopped.*: ([\d, ]+)\.", PAGES["cluster.md"])
+    assert named.split(", ") == wanted

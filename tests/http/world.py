@@ -321,6 +321,7 @@ class World:
         self.ready = {"database": True, "video": True}
         self.metrics = Metrics(lambda: (MetricFamily("actors", "Actors", {("session",): 1.0}, ("kind",)),))
         self.rpc_cpu_ms = 0
+        self.rpc_result = b'"0x7a69"'
         """CPU time that the chain says each JSON-RPC request took."""
         self._numbers = itertools.count(1)
         self.access_withdrawals = 0
@@ -438,7 +439,7 @@ class World:
         guest.admit()
         await trio.lowlevel.checkpoint()
         guest.charge(self.rpc_cpu_ms)
-        return b'{"jsonrpc":"2.0","id":1,"result":"0x7a69"}'
+        return b'{"jsonrpc":"2.0","id":1,"result":%s}' % self.rpc_result
 
     async def _document(self, url: str) -> bytes | None:
         await trio.lowlevel.checkpoint()
@@ -585,6 +586,18 @@ class World:
         data_of(await operator.key.post(f"{path}/accept", {"operatorWorkspaceId": operator.id}))
         started: dict[str, Any] = data_of(await operator.key.post(f"{path}/start"))["session"]
         return started
+
+    async def miss_start(self, consumer: Party, operator: Party) -> dict[str, Any]:
+        """A session that this operator, the only one, was dispatched to and did not start in time."""
+        await operator.go_online()
+        assert (await operator.beat()).status_code == 200
+        session = await self.request(consumer)
+        path = f"/api/v1/sessions/{session['id']}"
+        assert data_of(await consumer.key.post(f"{path}/dispatch"))["operatorWorkspaceId"] == operator.id
+        self.clock.advance(121)
+        reopened = data_of(await consumer.key.get(path))
+        assert reopened["state"] == "REQUESTED"
+        return reopened
 
     async def settle(self, session_id: str, tx_hash: str) -> None:
         """Report a settlement's transaction to its session, as the relayer does."""

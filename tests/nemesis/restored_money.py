@@ -1,5 +1,6 @@
 """Film and settle a session, and put older copies of its chain or its database in place."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,8 +69,9 @@ async def accept_database(server: Server) -> "subprocess.CompletedProcess[bytes]
     """Say, as the person who restored it, that an older database is meant."""
     command = [sys.executable, "-m", "sightline.cli", "reconcile", "--accept-database", "--yes"]
     return await trio.run_process(
-        [*command, "--data-dir", str(server.directory / "data")], capture_stdout=True, capture_stderr=True
-    )
+        [*command, "--data-dir", str(server.directory / "data")], capture_stdout=True, capture_stderr=True,
+        env=os.environ | server.env,
+    )  # fmt: skip
 
 
 async def settled_otherwise(server: Server) -> Pair:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import trio
 
 from sightline.system.server_address_file import read_server_addresses
 from sightline_client import SightlineError
@@ -49,8 +50,12 @@ class LoopDisk:
     def abort(self) -> None:
         run("mount", "-o", "remount,abort", str(self.path))
 
-    def repair(self) -> None:
-        run("umount", str(self.path))
+    async def repair(self) -> None:
+        async def unmounted() -> bool:
+            done = await trio.run_process(["umount", str(self.path)], check=False, capture_stderr=True)
+            return done.returncode == 0
+
+        await until(unmounted, bool, "the processes that were killed have closed their files")
         run("e2fsck", "-p", str(self.image))
         self.mount()
 
@@ -93,7 +98,7 @@ async def test_a_read_only_disk_loses_nothing(server: Server, disk: LoopDisk) ->
         with pytest.raises((SightlineError, httpx.TransportError)):
             await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600)
     await server.kill_everything()
-    disk.repair()
+    await disk.repair()
     await server.start()
     await consumer_has(pair, FUNDS - charged)
     async with pair.watcher() as watcher:

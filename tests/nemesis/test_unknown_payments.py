@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import trio
 
 from sightline.system.server_address_file import read_server_addresses
 from sightline_client import ApiError
+from tests.conftest import on_server
 from tests.e2e.server import PLACE, Server, start_line, until
 from tests.nemesis.restored_money import (
     FUNDS,
@@ -45,6 +47,17 @@ async def internal(server: Server, path: str) -> httpx.Response:
     assert where is not None
     async with httpx.AsyncClient() as http:
         return await http.get(where.internal_url + path)
+
+
+def empty(dsn: str) -> None:
+    """Drop a database, and create it anew."""
+    name = dsn.partition("?")[0].rpartition("/")[2]
+    for statement in (f"DROP DATABASE {name} WITH (FORCE)", f"CREATE DATABASE {name}"):
+        on_server(dsn.replace(f"/{name}?", "/postgres?"), partial(_execute, statement))
+
+
+async def _execute(statement: str, connection: Any) -> None:
+    await connection.execute(statement)
 
 
 async def request(pair: Pair) -> Any:
@@ -110,3 +123,37 @@ async def test_payments_that_an_older_database_lacks_hold_new_sessions_until_the
     await server.stop()
     await server.start()
     assert (await internal(server, "/readyz")).status_code == 200
+
+
+@pytest.mark.timeout(400)
+async def test_payments_that_an_empty_database_lacks_hold_new_sessions_until_they_are_adopted(
+    server: Server, empty_database_dsn: str
+) -> None:
+    server.env["SIGHTLINE_DATABASE_URL"] = empty_database_dsn
+    await server.start()
+    pair = await a_pair(server)
+    await pair.go_live()
+    await film_until(pair, 2)
+    charged = sum(map(int, await end_and_settle(pair)))
+    assert charged > 0
+    await server.stop()
+    empty(empty_database_dsn)
+    assert "older or another database: it is empty: no server has ever used it" in await start_line(server)
+    await accept_database(server)
+    await server.start()
+    await server.until_logged("unknown_payments_found")
+
+    found = await internal(server, "/readyz")
+    check = found.json()["checks"]["payments"]
+    assert (found.status_code, check["payments"], check["amountMicroUsdc"]) == (503, 1, str(charged))
+    listed = json.loads((await sightline(server, "reconcile", "--json")).stdout)
+    assert [int(each["toAmount"]) + int(each["feeAmount"]) for each in listed["items"]] == [charged]
+    done = await sightline(server, "reconcile", "--adopt", "the database is lost", "--as", "Ada", "--yes")
+    assert done.returncode == 0, done.stderr
+
+    async def readiness() -> int:
+        return (await internal(server, "/readyz")).status_code
+
+    await until(readiness, lambda status: status == 200, "the server is ready again")
+    books = json.loads((await sightline(server, "reconcile", "--json")).stdout)
+    assert (books["adopted"]["payments"], books["unknown"]["payments"]) == (1, 0)

@@ -233,11 +233,11 @@ def hang_up_becomes_cancellation(patch):
     """Ending a LIVE session closes it as if it had never been live."""
     in_live = machine._in_live
 
-    def regress(session, phase, message, now_ms, limits):
+    def regress(session, phase, message, at_ms, now_ms, limits):
         if isinstance(message, End):
             cancelled, reason = SessionState.CANCELLED, EndReason.CONSUMER_CANCELLED
             return machine._close(session, cancelled, reason, now_ms, EventKind.CANCELLED)
-        return in_live(session, phase, message, now_ms, limits)
+        return in_live(session, phase, message, at_ms, now_ms, limits)
 
     patch.setattr(machine, "_in_live", regress)
 

@@ -22,6 +22,11 @@ def a_command(tmp_path: Path, program: str, **changes: float) -> ChildCommand:
     return ChildCommand(name="test", args=args, log_path=tmp_path / "log" / "child.log", **changes)
 
 
+def block_until_it_ended(pid: int) -> None:
+    """Block the whole process, trio's loop too; the child is left for `run_child` to reap."""
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
 async def test_a_child_is_ready_with_what_it_says_and_leaves_when_cancelled(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         child: Child = await nursery.start(run_child, a_command(tmp_path, SERVING))
@@ -41,6 +46,29 @@ async def test_what_a_child_says_later_is_in_its_log_and_never_blocks_it(tmp_pat
     assert await run_child(command) == 0
     assert command.log_path.read_text().count("x") == 300_000
     assert "and this" in command.log_path.read_text()
+
+
+async def test_what_a_child_said_before_it_ended_is_in_its_log_also_when_its_parent_reads_it_after_the_end(
+    tmp_path: Path,
+) -> None:
+    # Its pipe takes everything at once.
+    wide = "import fcntl\nfcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1024 * 1024)\n"
+    command = a_command(tmp_path, PREAMBLE + wide + "say_ready()\nprint('x' * 300_000)\n")
+    async with trio.open_nursery() as nursery:
+        child: Child = await nursery.start(run_child, command)
+        block_until_it_ended(child.pid)
+    assert command.log_path.read_text().count("x") == 300_000
+
+
+async def test_what_a_child_says_while_it_stops_is_in_its_log_and_never_blocks_it(tmp_path: Path) -> None:
+    program = PREAMBLE + "say_ready()\nsys.stdin.read()\nprint('x' * 300_000)\nsys.stderr.write('left')\n"
+    command = a_command(tmp_path, program, stop_timeout_s=60.0)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(run_child, command)
+            nursery.cancel_scope.cancel()
+    assert command.log_path.read_text().count("x") == 300_000
+    assert command.log_path.read_text().count("left") == 1
 
 
 async def test_a_child_that_ignores_its_parents_end_is_killed(tmp_path: Path) -> None:

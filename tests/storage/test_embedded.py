@@ -209,7 +209,7 @@ async def test_a_first_start_killed_at_any_point_is_made_good(data_directory: Pa
     first.stdin.close()
     async with running(data_directory) as dsn:
         await leave_note(dsn)
-    assert first.wait(20) != 0
+    first.wait(20)  # with 0 if it served before its parent left, on a fast machine
     async with running(data_directory) as dsn:
         assert await read_note(dsn) == 42
 

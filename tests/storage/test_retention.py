@@ -1,6 +1,7 @@
 """Rows are kept as long as promised and then deleted in batches; a wrong clock deletes nothing."""
 
 import pytest
+import structlog.testing
 import trio
 
 from sightline.domain.session.model import SessionState
@@ -185,6 +186,16 @@ async def test_without_a_row_of_the_last_day_nothing_is_deleted(database: Databa
     await Retention(database, store, SettableClock(now_ms), RetentionOptions()).run_once()
     assert await store.find_idempotent(an_answer().key) is not None
     assert await count(database, "heartbeat") == 1
+
+
+async def test_the_first_start_on_an_empty_database_has_nothing_to_warn_of(database: Database) -> None:
+    clock = SettableClock(await now_of(database))
+    retention = Retention(database, PostgresStore(database), clock, RetentionOptions())
+    with structlog.testing.capture_logs() as first:
+        await retention.run_once()
+    with structlog.testing.capture_logs() as second:
+        await retention.run_once()
+    assert [[entry["event"] for entry in said] for said in (first, second)] == [[], ["retention_skipped"]]
 
 
 async def test_a_jump_of_the_clock_with_traffic_deletes_at_most_one_more_day_a_run(database: Database) -> None:

@@ -36,7 +36,8 @@ async def test_each_server_refuses_what_another_one_suspended(servers: tuple[Sus
     assert one.of(suspension.workspace_id) == suspension
     await two.load()
     assert two.is_suspended(suspension.workspace_id)
-    await two.remove(suspension.workspace_id)
+    assert await two.remove(suspension.workspace_id)
+    assert not await one.remove(suspension.workspace_id), "one does not know yet that it is lifted: the database does"
     await one.load()
     assert not one.is_suspended(suspension.workspace_id)
 

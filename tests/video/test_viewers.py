@@ -5,9 +5,12 @@ import pytest
 import trio
 
 from sightline.domain.access import Holder
+from sightline.domain.value import replace
+from sightline.ports.video import MediaKind
 from sightline.video.options import Options
 from sightline.video.tokens import TokenMint
 from tests.video.support.harness import SECRET, Rig, a_frame, a_rig, a_session_id, play_json, publishing
+from tests.video.support.hostile import sending
 from tests.video.support.offers import an_obs_offer
 from tests.video.support.rights import KEY, SIGN_IN, Rights
 
@@ -92,3 +95,24 @@ async def test_viewers_are_checked_at_once_when_access_is_withdrawn() -> None:
             rights.access.withdraw()
             await until_viewers(rig, 0)
             nursery.cancel_scope.cancel()
+
+
+async def test_the_workspaces_of_viewers_are_told_and_to_which_of_them_video_arrives() -> None:
+    watcher, silent = a_session_id(), a_session_id()
+    holders = [replace(KEY, workspace_id=each) for each in (watcher, silent)]
+    async with a_rig() as rig:
+        made = await rig.backend.create_input(a_session_id())
+        by_watcher, by_silent = (rig.backend.whep_url_for(made.whep_url, each) for each in holders)
+        async with publishing(made.whip_url), trio.open_nursery() as nursery:
+            await a_frame(rig.backend, made.ref)
+            async with sending(by_silent, "silent"):
+                await rig.heard(MediaKind.WATCHED)
+                nursery.start_soon(play_json, by_watcher, 60.0)
+                with trio.fail_after(60):
+                    while not (both := [each for each in rig.events if len(each.viewers) == 2 and each.receiving]):
+                        await rig.heard(MediaKind.WATCHED, after=len(rig.events))
+            nursery.cancel_scope.cancel()
+    told = [each for each in rig.events if each.kind is MediaKind.WATCHED]
+    assert (told[0].viewers, told[0].receiving) == ((silent,), ())
+    assert set(both[0].viewers) == {watcher, silent}
+    assert {each.receiving for each in told} == {(), (watcher,)}

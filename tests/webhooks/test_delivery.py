@@ -25,8 +25,10 @@ from sightline.ports.webhooks import (
 from sightline.system.ids import SystemIds
 from sightline.webhooks.delivery import DeliveryOptions, WebhookDispatcher
 from sightline.webhooks.http_client import SendOutcome
+from sightline.webhooks.sends import UnsentWatch
 from sightline.webhooks.service import WebhookEndpoints
 from sightline.webhooks.signing import WebhookSigner
+from simulation.memory.pushes import MemoryPushes, MemorySendQueues
 from simulation.memory.webhooks import MemoryWebhooks
 
 IDLE_S = 60.0
@@ -91,10 +93,13 @@ class Desk:
         dispatcher = WebhookDispatcher(
             self.store, self.client, self.signer, self.render,  # type: ignore[arg-type]  # stands for the client
             clock=self.clock, ids=self.ids, rng=random.Random(1),
-            options=DeliveryOptions(idle_s=idle_s, backlog_every_s=30 * idle_s),
+            options=DeliveryOptions(backlog_every_s=30 * idle_s),
         )  # fmt: skip
+        queues = MemorySendQueues(self.store, MemoryPushes({}.get))
+        watch = UnsentWatch(queues, webhooks=dispatcher.wake, pushes=lambda: None, every_s=idle_s)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(dispatcher.run)
+            nursery.start_soon(watch.run)
             yield dispatcher
             nursery.cancel_scope.cancel()
 

@@ -19,7 +19,9 @@ from sightline.system.ids import SystemIds
 from sightline.webhooks.http_client import SendOutcome
 from sightline.webhooks.push_encryption import Vapid, key_from
 from sightline.webhooks.pushes import PushDispatcher, PushSubscriptions
-from simulation.memory.pushes import MemoryPushes
+from sightline.webhooks.sends import UnsentWatch
+from simulation.memory.pushes import MemoryPushes, MemorySendQueues
+from simulation.memory.webhooks import MemoryWebhooks
 from tests.contract.builders import PAYEE, T0, a_session, an_id, an_operator, in_phase, recorded
 from tests.webhooks.push_browser import PushBrowser, claims_of
 
@@ -106,8 +108,11 @@ class Town:
             return self.may_receive
 
         dispatcher.may_receive = may_receive
+        queues = MemorySendQueues(MemoryWebhooks(), self.store)
+        watch = UnsentWatch(queues, webhooks=lambda: None, pushes=dispatcher.wake)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(dispatcher.run)
+            nursery.start_soon(watch.run)
             yield dispatcher
             nursery.cancel_scope.cancel()
 

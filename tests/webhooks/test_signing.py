@@ -48,7 +48,7 @@ def test_for_a_day_after_a_rotation_both_secrets_verify_and_then_only_the_new_on
     now_ms = SystemClock().now_ms()
     old = SIGNER.secret_text(ENDPOINT)
     for age_ms, is_old_valid in ((0, True), (ROTATION_MS - 1, True), (ROTATION_MS, False)):
-        rotated = replace(ENDPOINT, generation=2, rotated_at_ms=now_ms - age_ms)
+        rotated = replace(ENDPOINT, generation=2, rotations_ms=(now_ms - age_ms,))
         headers = SIGNER.headers(rotated, MESSAGE, now_ms)
         assert Webhook(SIGNER.secret_text(rotated)).verify(MESSAGE.body, headers)
         if is_old_valid:
@@ -56,3 +56,13 @@ def test_for_a_day_after_a_rotation_both_secrets_verify_and_then_only_the_new_on
         else:
             with pytest.raises(WebhookVerificationError):
                 Webhook(old).verify(MESSAGE.body, headers)
+
+
+def test_a_second_rotation_within_a_day_leaves_the_first_secret_valid_until_its_own_day_is_over() -> None:
+    first, now_ms = SIGNER.secret_text(ENDPOINT), SystemClock().now_ms()
+    twice = replace(ENDPOINT, generation=3, rotations_ms=(now_ms, now_ms - 1_000))
+    headers = SIGNER.headers(twice, MESSAGE, now_ms)
+    for secret in (first, SIGNER.secret_text(replace(ENDPOINT, generation=2)), SIGNER.secret_text(twice)):
+        assert Webhook(secret).verify(MESSAGE.body, headers)
+    later = SIGNER.headers(twice, MESSAGE, now_ms + ROTATION_MS - 1_000)["webhook-signature"].split(" ")
+    assert len(later) == 2

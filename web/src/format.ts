@@ -48,6 +48,9 @@ export function clock(seconds: number): string {
 
 export const dateTime = (iso: string): string =>
   new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short" }).format(new Date(iso));
+/** A time that is compared with logs and commands: in UTC, and it says so. */
+export const dateTimeUtc = (iso: string): string =>
+  leftToRight(`${new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" }).format(new Date(iso))}\u00a0UTC`);
 export const timeOf = (iso: string): string =>
   new Intl.DateTimeFormat(locale(), { timeStyle: "medium" }).format(new Date(iso));
 

@@ -9,10 +9,10 @@ import { registerWorker } from "./app/install";
 import { online, unreached } from "./errors";
 import { short } from "./format";
 import { remembered } from "./kept";
-import { Banner, Button, Empty, Icon, Loading, Menu, Suspended, type IconName } from "./parts";
+import { Banner, Button, Confirm, Empty, Icon, Loading, Menu, Suspended, type IconName } from "./parts";
 import { Preferences } from "./preferences";
 import { go, link, place } from "./router";
-import { Running } from "./running";
+import { openViews, Running } from "./running";
 import { canBuy, canOperate, home, invitations, isConnected, isSuspended, leave, me, notices, refresh, report, signOut, workspace } from "./store";
 import { speakPreferred, t, type Word } from "./strings";
 
@@ -75,7 +75,11 @@ function Account() {
     >
       <a href={link("start")}>{t("checklist")}</a>
       <Preferences />
-      <button class="button plain" onClick={() => void signOut()}>{t("signOut")}</button>
+      {openViews().some((each) => each.state === "LIVE") ? (
+        <Confirm id="sign-out" question={t("signOutAsk")} action={t("signOut")} run={signOut}>{t("signOut")}</Confirm>
+      ) : (
+        <button class="button plain" onClick={() => void signOut()}>{t("signOut")}</button>
+      )}
     </Menu>
   );
 }

@@ -1,4 +1,4 @@
-// The operator's screen at /ops of the internal listener: readiness, live sessions, parked actors, open settlements.
+// The operator's screen at /ops of the internal listener: readiness, live sessions, parked actors, open settlements, backup and books.
 import { render, type ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -6,13 +6,15 @@ import icon from "./icon.svg";
 import "./style.css";
 import { ApiError, randomId, reach } from "./api";
 import { explain, unreached } from "./errors";
-import { clock, dateTime, point, usdc } from "./format";
-import { Badge, Banner, Button, Card, Empty, Field, Icon, Loading, Page } from "./parts";
+import { clock, dateTimeUtc, point, usdc } from "./format";
+import { Badge, Banner, Button, Card, Copy, Empty, Facts, Field, Icon, Loading, Page } from "./parts";
 import { notices, now, notify } from "./store";
 import { speakPreferred, t } from "./strings";
 
 const READ_EVERY_MS = 3000;
 const TOKEN = "sightline.internalToken";
+/** From then on the alert SightlineBackupOld fires. */
+const BACKUP_OLD_S = 2 * 86_400;
 
 interface Check {
   ok: boolean;
@@ -47,13 +49,17 @@ interface State {
   kinds: Record<string, Kind>;
   live: readonly Live[];
   unsettled: readonly Unsettled[];
+  metrics: ReadonlyMap<string, number>;
+}
+
+function authorization(): Record<string, string> {
+  const token = sessionStorage.getItem(TOKEN);
+  return token === null ? {} : { authorization: `Bearer ${token}` };
 }
 
 /** Call the internal listener. /readyz answers 503 with its checks. Throws ApiError. */
 async function ask<T>(path: string, method = "GET"): Promise<T> {
-  const token = sessionStorage.getItem(TOKEN);
-  const headers: Record<string, string> = { accept: "application/json" };
-  if (token !== null) headers["authorization"] = `Bearer ${token}`;
+  const headers: Record<string, string> = { accept: "application/json", ...authorization() };
   if (method !== "GET") headers["idempotency-key"] = randomId();
   const answer = await reach(path, { method, headers });
   const body = (await answer.json()) as { data?: T; checks?: unknown; code?: string; message?: string; hint?: string };
@@ -62,14 +68,22 @@ async function ask<T>(path: string, method = "GET"): Promise<T> {
   throw new ApiError(answer.status, body.code ?? "", body.hint ?? body.message ?? answer.statusText);
 }
 
+/** The metrics that have no labels, by name. */
+async function readMetrics(): Promise<Map<string, number>> {
+  const answer = await reach("/metrics", { headers: authorization() });
+  const text = answer.ok ? await answer.text() : "";
+  return new Map([...text.matchAll(/^sightline_(\w+) (\S+)$/gm)].map(([, name = "", value]) => [name, Number(value)]));
+}
+
 async function readAll(): Promise<State> {
-  const [ready, actors, sessions, settlements] = await Promise.all([
+  const [ready, actors, sessions, settlements, metrics] = await Promise.all([
     ask<{ checks: Record<string, Check> }>("/readyz"),
     ask<{ kinds: Record<string, Kind> }>("/internal/actors"),
     ask<{ items: Live[] }>("/internal/admin/sessions?state=LIVE&limit=200"),
     ask<{ items: Unsettled[] }>("/internal/settlements"),
+    readMetrics(),
   ]);
-  return { checks: ready.checks, kinds: actors.kinds, live: sessions.items, unsettled: settlements.items };
+  return { checks: ready.checks, kinds: actors.kinds, live: sessions.items, unsettled: settlements.items, metrics };
 }
 
 function Ops() {
@@ -90,7 +104,7 @@ function Ops() {
   }, []);
   if (failure.value instanceof ApiError && failure.value.status === 401) return <Token done={read} />;
   if (state.value === null) return failure.value === null ? <Loading /> : <Empty isPage icon="warn" title={t(unreached())} text={explain(failure.value)} />;
-  const { checks, kinds, live, unsettled } = state.value;
+  const { checks, kinds, live, unsettled, metrics } = state.value;
   const isReady = Object.values(checks).every((each) => each.ok);
   return (
     <Page title={t("opsTitle")} lead={t("opsLead")} aside={<span class={`badge ${isReady ? "live" : "paused"}`}>{t(isReady ? "opsReady" : "opsNotReady")}</span>}>
@@ -107,6 +121,7 @@ function Ops() {
               ))}
             </ul>
           </Card>
+          <Kept metrics={metrics} />
           <Actors kinds={kinds} read={read} />
         </div>
         <div class="stack">
@@ -114,7 +129,7 @@ function Ops() {
             {live.map((each) => (
               <li key={each.id}>
                 <div class="list-main">
-                  <strong><code>{each.id.slice(0, 8)}</code> {point(each.lat, each.lng)}</strong>
+                  <strong><Id value={each.id} /> {point(each.lat, each.lng)}</strong>
                   <small>
                     {t("proved")} {clock(each.cleanSeconds)}
                     {each.startedAt !== null && `, ${t("opsSince", { time: clock((now.value - Date.parse(each.startedAt)) / 1000) })}`}
@@ -129,8 +144,8 @@ function Ops() {
             {unsettled.map((each) => (
               <li key={each.sessionId}>
                 <div class="list-main">
-                  <strong><code>{each.sessionId.slice(0, 8)}</code> {usdc(each.amountMicroUsdc)}</strong>
-                  <small>{each.reason ?? each.state}, {t("opsTries", { count: each.tries })}{each.retryAt !== null && `, ${t("opsNext", { time: dateTime(each.retryAt) })}`}</small>
+                  <strong><Id value={each.sessionId} /> {usdc(each.amountMicroUsdc)}</strong>
+                  <small>{each.reason ?? each.state}, {t("opsTries", { count: each.tries })}{each.retryAt !== null && `, ${t("opsNext", { time: dateTimeUtc(each.retryAt) })}`}</small>
                 </div>
                 <Badge state={each.state} />
               </li>
@@ -145,6 +160,33 @@ function Ops() {
 const List = ({ title, empty, children }: { title: string; empty: string; children: readonly ComponentChildren[] }) => (
   <Card title={title}>{children.length === 0 ? <p class="dim">{empty}</p> : <ul class="rows">{children}</ul>}</Card>
 );
+
+const ID_SHOWN = 8;
+/** An id, shortened. The whole of it is its title, and is copied: commands take no less. */
+const Id = ({ value }: { value: string }) => (
+  <span class="address">
+    <code title={value}>{value.slice(0, ID_SHOWN)}</code>
+    <Copy text={value} name={t("copyOf", { text: value.slice(0, ID_SHOWN) })} />
+  </span>
+);
+
+/** When this directory was backed up, and what the last comparison of the books with the chain found. */
+function Kept({ metrics }: { metrics: ReadonlyMap<string, number> }) {
+  const [backupS, comparedS, differences] = ["backup_timestamp_seconds", "books_compared_timestamp_seconds", "books_differences"].map((name) => metrics.get(name));
+  const at = (seconds: number): string => dateTimeUtc(new Date(seconds * 1000).toISOString());
+  const isOld = backupS === undefined || now.value / 1000 - backupS > BACKUP_OLD_S;
+  return (
+    <Card title={t("opsKept")}>
+      <Facts
+        rows={[
+          [t("opsBackup"), <span id="backup" class={isOld ? "bad" : undefined}>{backupS === undefined ? t("opsNoBackup") : at(backupS)}</span>],
+          [t("opsBooks"), <span id="books">{comparedS === undefined ? t("opsNotCompared") : at(comparedS)}</span>],
+          [t("opsDifferences"), <span id="differences" class={differences === undefined || differences === 0 ? undefined : "bad"}>{differences ?? ""}</span>],
+        ]}
+      />
+    </Card>
+  );
+}
 
 function Actors({ kinds, read }: { kinds: Record<string, Kind>; read: () => Promise<void> }) {
   const parked = Object.entries(kinds).flatMap(([kind, counts]) => Object.entries(counts.parked).map(([id, reason]) => ({ kind, id, reason })));
@@ -167,7 +209,7 @@ function Actors({ kinds, read }: { kinds: Record<string, Kind>; read: () => Prom
         <ul class="rows">
           {parked.map(({ kind, id, reason }) => (
             <li key={kind + id} data-parked={id}>
-              <div class="list-main"><strong>{kind} <code>{id.slice(0, 13)}</code></strong><small>{reason}</small></div>
+              <div class="list-main"><strong>{kind} <Id value={id} /></strong><small>{reason}</small></div>
               <Button run={() => revive(kind, id)}>{t("opsRevive")}</Button>
             </li>
           ))}

@@ -51,7 +51,7 @@ export function useFocusAfter<T extends HTMLElement>(when: readonly unknown[], i
 export const useTitle = (title: string | null): void => useEffect(() => void (title !== null && (document.title = `${title} · Sightline`)), [title]);
 
 /** `when`: the focus goes to the title if a change of these took it away. */
-export function Page({ title, lead, aside, when = [], children }: Children & { title: string; lead?: string; aside?: ComponentChildren; when?: readonly unknown[] }) {
+export function Page({ title, lead, aside, when = [], children }: Children & { title: string; lead?: ComponentChildren; aside?: ComponentChildren; when?: readonly unknown[] }) {
   const heading = useFocusAfter<HTMLHeadingElement>(when, hasMoved);
   useTitle(title);
   return (
@@ -290,7 +290,7 @@ export const Empty = ({ icon, title, text, isPage = false, children }: Children 
   );
 };
 
-const SUSPENDED_EVERY_MS = 15_000;
+export const SUSPENDED_EVERY_MS = 15_000;
 /** Stands in place of every screen of a workspace whose calls the server refuses, and asks from time to time whether it still does. */
 export function Suspended({ again, children }: Children & { again: () => unknown }) {
   useEffect(() => {
@@ -377,7 +377,7 @@ export const grossRows = (charged: string | bigint, feeBps: number): readonly (r
 const STATE_WORDS: Record<string, Word> = {
   REQUESTED: "stateRequested", ASSIGNED: "stateAssigned", LIVE: "stateLive",
   ENDED: "stateEnded", CANCELLED: "stateCancelled", EXPIRED: "stateExpired",
-  ONLINE: "stateOnline", OFFLINE: "stateOffline", SUSPENDED: "stateSuspended", BUSY: "stateBusy", PAUSED: "statePaused",
+  ONLINE: "stateOnline", OFFLINE: "stateOffline", SUSPENDED: "stateSuspended", BUSY: "stateBusy", ASKED: "stateAsked", PAUSED: "statePaused",
   PENDING: "statePending", CONFIRMED: "stateConfirmed", NOT_READY: "stateNotReady",
   COMPOSED: "statePending", SIGNED: "statePending", SENT: "statePending", MINED: "statePending",
   INVITED: "stateInvited", FAILED: "stateFailed", REVERTED: "stateReverted", STUCK: "stateStuck", MISMATCHED: "stateMismatched",

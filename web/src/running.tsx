@@ -2,7 +2,8 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need, once } from "./api";
-import { clock, usdc, withoutFee } from "./format";
+import { clock, dateTime, usdc, withoutFee } from "./format";
+import { forget, keep, remembered } from "./kept";
 import { endingOf, noteEnd } from "./live/endings";
 import { Badge, Button, Confirm, Icon } from "./parts";
 import { calledIn } from "./place/names";
@@ -19,10 +20,17 @@ const isParty = (session: Session): boolean => isOwn(session) || session.operato
 /** The sessions of the workspace as consumer that are not over. */
 export const openViews = (): readonly Session[] => [...told.value.values()].filter((each) => isOwn(each) && isOpen(each));
 
-/** Views that were live while this page was open, and those of them whose end was read. */
-const ran = new Set<string>();
-const closed = signal<ReadonlySet<string>>(new Set());
-const forgetEnds = (ids: readonly string[]): void => void (closed.value = new Set([...closed.value, ...ids]));
+/** Sessions that were live while a page of this browser was open, and whose end nobody has read. Those that cost money are kept between visits. */
+const ran = signal<readonly string[]>([]);
+const RAN_MAX = 20;
+function setRan(ids: readonly string[]): void {
+  const id = workspace.value?.id;
+  if (id === undefined) return;
+  ran.value = [...new Set(ids)].slice(-RAN_MAX);
+  const own = ran.value.filter((each) => told.value.get(each)?.operatorWorkspaceId !== id);
+  own.length > 0 ? keep(`ran.${id}`, own.join(" ")) : forget(`ran.${id}`);
+}
+const forgetEnds = (ids: readonly string[]): void => setRan(ran.value.filter((each) => !ids.includes(each)));
 /** More views that ended are on the page of sessions. */
 const ENDS_MAX = 2;
 
@@ -30,6 +38,8 @@ async function readOpen(): Promise<void> {
   const query = { view: "consumer" as const, state: [...OPEN], limit: 20 };
   (await need(api.GET("/api/v1/sessions", { params: { query } }))).items.forEach(tell);
 }
+
+const read = (id: string): Promise<void> => need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } } })).then(tell);
 
 // A browser asks before it closes a tab on which somebody has clicked.
 addEventListener("beforeunload", (event) => {
@@ -39,20 +49,25 @@ addEventListener("beforeunload", (event) => {
 export function Running() {
   const id = workspace.value?.id;
   useEffect(() => {
-    if (id !== undefined && canBuy.value) void readOpen().catch(() => undefined);
+    if (id === undefined) return;
+    setRan(remembered(`ran.${id}`)?.split(" ") ?? []);
+    // What ended while every page was closed is read one by one: it is not among the open ones.
+    if (canBuy.value) void readOpen().then(() => ran.value.forEach((each) => !told.value.has(each) && void read(each).catch(() => undefined))).catch(() => undefined);
   }, [id]);
   const shown = openViews().filter((each) => place.value.screen !== "watch" || place.value.id !== each.id);
   const live = shown.filter((each) => each.state === "LIVE").map((each) => each.id).join(" ");
   useEffect(() => {
     if (live === "") return;
-    const read = (each: string): Promise<void> => need(api.GET("/api/v1/sessions/{id}", { params: { path: { id: each } } })).then(tell);
     const readAll = (): void => live.split(" ").forEach((each) => void read(each).catch(() => undefined));
     readAll();
     const timer = setInterval(readAll, READ_EVERY_MS);
     return () => clearInterval(timer);
   }, [live]);
   const parties = [...told.value.values()].filter(isParty);
-  for (const each of parties) if (each.state === "LIVE") ran.add(each.id);
+  const begun = parties.filter((each) => each.state === "LIVE" && !ran.value.includes(each.id)).map((each) => each.id).join(" ");
+  useEffect(() => {
+    if (begun !== "") setRan([...ran.value, ...begun.split(" ")]);
+  }, [id, begun]);
   // What ran must not just vanish: another device may have ended it. Its own screens say it too.
   const seen = ["watch", "receipt"].includes(place.value.screen) ? place.value.id : "";
   const isSeen = told.value.get(seen)?.state === "ENDED";
@@ -61,7 +76,7 @@ export function Running() {
   }, [seen, isSeen]);
   // Below a picture that runs they would be in the way; they come back after it.
   const isWatching = told.value.get(seen)?.state === "LIVE";
-  const over = isWatching ? [] : parties.filter((each) => each.state === "ENDED" && ran.has(each.id) && each.id !== seen && !closed.value.has(each.id));
+  const over = isWatching ? [] : parties.filter((each) => each.state === "ENDED" && ran.value.includes(each.id) && each.id !== seen);
   over.sort((one, other) => Date.parse(other.endedAt ?? "") - Date.parse(one.endedAt ?? ""));
   const older = over.slice(ENDS_MAX).map((each) => each.id);
   return (
@@ -85,7 +100,7 @@ export function Running() {
           <section key={session.id} class="running over" aria-label={t("ended")}>
             <Badge state={session.state} />
             <span class="number">{calledIn(session)}</span>
-            <span>{endingOf(session, workspace.value?.id)}</span>
+            <span>{endingOf(session, workspace.value?.id)} <small class="dim">{dateTime(session.endedAt ?? "")}</small></span>
             <strong class="number">{usdc(isOwn(session) ? session.chargedMicroUsdc : withoutFee(session.chargedMicroUsdc, session.platformFeeBps))}</strong>
             <a class="button" href={link("receipt", session.id)}>{t("seeReceipt")}</a>
             <Button kind="quiet" run={() => forgetEnds([session.id, ...older])}><Icon name="cross" /><span class="sr">{t("close")}</span></Button>

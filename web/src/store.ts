@@ -261,8 +261,8 @@ function readMissed(workspaceId: string): void {
   }
 }
 
-// One stream of the workspace for all screens but Watch, which follows its session, and Camera, which has its own key.
-const followed = computed(() => (["watch", "camera"].includes(place.value.screen) ? null : (workspace.value?.id ?? null)));
+// One stream of the workspace for all tabs and screens but Camera, which has its own key.
+const followed = computed(() => (place.value.screen === "camera" ? null : (workspace.value?.id ?? null)));
 effect(() => {
   const id = followed.value;
   if (id === null) return;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gapsOf, inSeconds, merged, pauseEndsAt, pausedMs, timeEndsAt, type Pause } from "../src/live/pauses";
+import { gapsOf, inSeconds, merged, pauseEndsAt, pausedMs, timeEndsAt, unchargedOf, type Pause } from "../src/live/pauses";
 
 const T0 = Date.parse("2026-11-25T10:00:00Z");
 const at = (seconds: number): string => new Date(T0 + seconds * 1000).toISOString();
@@ -75,4 +75,14 @@ test("the seconds of the parts add up to what was not charged, whatever was roun
   assert.deepEqual(inSeconds(parts, 25), [12, 13]);
   assert.deepEqual(inSeconds(parts, 40), [13, 13], "not where the shortest charge or the longest time decided");
   assert.deepEqual(inSeconds([], 0), []);
+});
+
+test("the parts of what was not charged add up to the time that a session lasted and was not charged", () => {
+  const windows = [
+    { from: at(10.4), to: at(20.1), reason: "GEOFENCE_EXIT" as const },
+    { from: at(30.2), to: at(38.4), reason: "MEDIA_LOST" as const },
+  ];
+  const found = unchargedOf({ startedAt: at(0), endedAt: at(60.9), cleanSeconds: 42 }, windows);
+  assert.equal(found.seconds, 18);
+  assert.deepEqual(found.parts.map((each) => each.seconds), [10, 8]);
 });

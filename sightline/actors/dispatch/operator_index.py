@@ -49,7 +49,7 @@ UNSET: Final[Place] = (-2, 0, 0)
 """Operators without coverage."""
 
 EDGE_RATIO: Final = 1e-6
-EDGE_FLOOR: Final = 1e-15
+EDGE_FLOOR: Final = 1e-14
 """How near to a circle's edge, in squared chords, rounding could tell a point's side wrongly; far on the safe side."""
 
 
@@ -84,12 +84,14 @@ def _column(lng: float, size: float) -> int:
 class Circles:
     """The coverage circles of one cell as columns, so that those around a point are counted at once.
 
-    A circle is the unit vector of its centre and the squared chord of its radius. Points within rounding distance of an
-    edge are decided by `Workspace.covers`, which defines coverage.
+    A circle is the unit vector of its centre, and two cosines of angles from the centre: a point whose cosine is above
+    the first is surely inside, and one whose cosine is below the second surely outside. Points between, within rounding
+    distance of the edge, are decided by `Workspace.covers`, which defines coverage.
     """
 
     def __init__(self) -> None:
-        self._rows = np.empty((8, 4))
+        self._centres = np.empty((8, 3))
+        self._edges = np.empty((2, 8))
         self._ids: list[str] = []
         self._place: dict[str, int] = {}
 
@@ -99,14 +101,18 @@ class Circles:
     def put(self, workspace: Workspace) -> None:
         """Add an operator that is not there yet; one without coverage is a circle around the whole globe."""
         row = len(self._ids)
-        if row == len(self._rows):
-            self._rows = np.concatenate((self._rows, np.empty_like(self._rows)))
+        if row == len(self._centres):
+            self._centres = np.concatenate((self._centres, np.empty_like(self._centres)))
+            self._edges = np.concatenate((self._edges, np.empty_like(self._edges)), axis=1)
         circle = workspace.coverage
         if circle is None:
-            self._rows[row] = (0.0, 0.0, 0.0, math.inf)
+            self._centres[row], self._edges[:, row] = 0.0, -math.inf
         else:
             reach = math.sin(min(circle.radius_m / (2 * EARTH_RADIUS_M), math.pi / 2))
-            self._rows[row] = (*_vector(circle.lat, circle.lng), 4 * reach * reach)
+            squared = 4 * reach * reach  # the cosine of an angle is 1 less half of its squared chord
+            slack = EDGE_RATIO * squared + EDGE_FLOOR
+            self._centres[row] = _vector(circle.lat, circle.lng)
+            self._edges[:, row] = 1 - (squared - slack) / 2, 1 - (squared + slack) / 2
         self._place[workspace.id] = row
         self._ids.append(workspace.id)
 
@@ -114,19 +120,20 @@ class Circles:
         """Take an operator out; the last one moves to its place."""
         row, last = self._place.pop(workspace_id), self._ids.pop()
         if last != workspace_id:
-            self._rows[row] = self._rows[len(self._ids)]
+            self._centres[row] = self._centres[len(self._ids)]
+            self._edges[:, row] = self._edges[:, len(self._ids)]
             self._ids[row] = last
             self._place[last] = row
 
     def around(self, lat: float, lng: float) -> tuple[int, list[str]]:
         """How many surely cover the point, and who must be asked."""
-        rows = self._rows[: len(self._ids)]
-        away = rows[:, :3] - _vector(lat, lng)
-        chords, limits = np.einsum("ij,ij->i", away, away), rows[:, 3]
-        slack = EDGE_RATIO * np.where(np.isfinite(limits), limits, 0.0) + EDGE_FLOOR
-        sure = int(np.count_nonzero(chords < limits - slack))
-        edge = np.flatnonzero(np.abs(chords - limits) <= slack)
-        return sure, [self._ids[row] for row in edge]
+        count = len(self._ids)
+        cosines = self._centres[:count] @ _vector(lat, lng)
+        is_sure = cosines > self._edges[0, :count]
+        sure, possible = int(np.count_nonzero(is_sure)), cosines >= self._edges[1, :count]
+        if np.count_nonzero(possible) == sure:
+            return sure, []
+        return sure, [self._ids[row] for row in np.flatnonzero(possible & ~is_sure)]
 
 
 def _vector(lat: float, lng: float) -> tuple[float, float, float]:
@@ -321,10 +328,12 @@ class OperatorIndex:
         return count
 
     def coverage_cells(self) -> CoverageCells:
-        """Count those that are seen by the 0.1-degree cell of their coverage centre."""
+        """Count those that are seen and not passed over, by the 0.1-degree cell of their coverage centre."""
         counts: dict[tuple[int, int], int] = {}
         everywhere = 0
         for workspace_id in self._seen_until:
+            if self._ranks[workspace_id] is None:
+                continue
             coverage = self._online[workspace_id].coverage
             if coverage is None:
                 everywhere += 1

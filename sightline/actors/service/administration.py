@@ -4,9 +4,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, final
 
 import structlog
+import trio
 
 from sightline.actors.deps import Deps
 from sightline.actors.kernel import Registry
+from sightline.actors.refusals import SESSION_NOT_FOUND
 from sightline.actors.service.broker import Broker
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.suspensions import Suspensions
@@ -17,14 +19,24 @@ from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import Ended, Session, SessionState
 from sightline.domain.session.status import SessionStatus, session_status
+from sightline.domain.settlement import SettlementPayload
 from sightline.domain.value import Value, replace
 from sightline.ports.administration import AdminStore, Refund, SessionFilter, SessionNote, Suspension
 from sightline.ports.chain import RefundRequest
 from sightline.ports.identity import RecordWithdrawal, record_nothing
+from sightline.ports.ledger import SettlementRecord, SettlementState
 
 UNFINISHED: Final = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE})
 SWEPT_MAX: Final = 1_000
-NOT_CHARGED: Final = Refusal(Code.INVALID_STATE, "refunds:session", "The session has not been charged")
+ON_ITS_WAY: Final = frozenset(
+    {SettlementState.COMPOSED, SettlementState.SIGNED, SettlementState.SENT, SettlementState.MINED}
+)
+PAYMENT_S: Final = 10.0
+"""Longest time that a refund waits until the session's payment is confirmed, which takes seconds on most chains."""
+PAYMENT_LOOK_S: Final = 0.2
+_NO_SUCH_SESSION: Final = "No session has this id: `sightline admin sessions` lists them"
+_WRITTEN_OFF: Final = "The charge was written off: no payment of it is known, and there is nothing to refund"
+_ELSEWHERE: Final = "The chain took the payment of another wallet (`sightline settlements`): it is not paid back here"
 
 log = structlog.get_logger("sightline.administration")
 
@@ -40,6 +52,15 @@ class RefundOrder(Value, kw_only=True):
 
 
 @final
+class LiftedSuspension(Value, kw_only=True):
+    """What the end of a suspension found."""
+
+    was_suspended: bool
+    is_operator: bool
+    """Whether the workspace is an operator, which stays OFFLINE."""
+
+
+@final
 class Administration:
     """Ends, suspends, refunds and notes."""
 
@@ -50,15 +71,22 @@ class Administration:
         broker: Broker,
         store: AdminStore,
         pay: Callable[[RefundRequest], Awaitable[Refund]],
+        settlement_of: Callable[[str], Awaitable[SettlementRecord | None]],
         record: RecordWithdrawal = record_nothing,
     ) -> None:
-        """`pay` transfers a refund on the chain."""
+        """Create it.
+
+        Args:
+            pay: Transfers a refund on the chain.
+            settlement_of: Reads the settlement of a session.
+        """
         self._registry = registry
         self._deps = deps
         self._broker = broker
         self._look_up = LookUp(registry, deps)
         self._store = store
         self._pay = pay
+        self._settlement_of = settlement_of
         self.suspensions = Suspensions(store, deps.clock, record)
 
     async def session(self, session_id: str) -> SessionHistory:
@@ -66,7 +94,7 @@ class Administration:
 
         Its status names the credential that ended it, whichever side that belongs to; a party sees only its own.
         """
-        session = await self._look_up.require_session(session_id)
+        session = await self._require(session_id)
         answer = await self._broker.reads.history_of(session, session.terms.consumer_workspace_id)
         status = replace(answer.value.status, ended_by=session.ended_by, messages_shown=session.messages_shown)
         return replace(answer.value, status=status)
@@ -83,6 +111,10 @@ class Administration:
         newer = await self._broker.snapshots.workspaces(each.id for each in found)
         return [newer.get(each.id, each) for each in found]
 
+    async def passed_over_until(self, workspace: Workspace) -> int | None:
+        """Until when an operator is passed over for no-shows of its wallet; None as in `Reads.passed_over_until`."""
+        return await self._broker.reads.passed_over_until(workspace)
+
     async def slugs(self, statuses: Iterable[SessionStatus]) -> Mapping[str, str]:
         """Read the slugs of both sides of sessions, by the id of the workspace."""
         sides = {each for s in statuses for each in (s.terms.consumer_workspace_id, s.operator_workspace_id) if each}
@@ -94,6 +126,10 @@ class Administration:
 
     async def end(self, session_id: str) -> Answer[SessionStatus]:
         """End a session now: a LIVE one is charged up to this instant, an earlier one is cancelled."""
+        session = await self._require(session_id)
+        if session.is_terminal:
+            message = f"The session is {session.state.value} already: `sightline admin session {session_id}` says why"
+            raise RefusedError(Refusal(Code.INVALID_STATE, "session:state", message, state=session.state))
         return await self._broker.end_by_platform(session_id)
 
     async def suspend(self, suspension: Suspension) -> Sequence[str]:
@@ -106,9 +142,11 @@ class Administration:
         await self.suspensions.add(suspension)
         return await self._end_all(suspension.workspace_id)
 
-    async def unsuspend(self, workspace_id: str) -> None:
+    async def unsuspend(self, workspace_id: str) -> LiftedSuspension:
         """Accept calls of a workspace again. Its sessions stay ended, and an operator stays OFFLINE."""
-        await self.suspensions.remove(workspace_id)
+        workspace = await self._look_up.require_workspace(workspace_id)
+        was_suspended = await self.suspensions.remove(workspace_id)
+        return LiftedSuspension(was_suspended=was_suspended, is_operator=workspace.is_supplier)
 
     async def sweep(self) -> None:
         """End unfinished sessions of suspended workspaces, such as one that was created during the suspension."""
@@ -117,26 +155,55 @@ class Administration:
             await self._end_all(workspace_id)
 
     async def refund(self, session_id: str, order: RefundOrder) -> Refund:
-        """Pay a part of a session's charge back to its payer. A repeat with the same key pays nothing more."""
-        session = await self._look_up.require_session(session_id)
+        """Pay a part of what a session's payer paid back to it. A repeat with the same key pays nothing more.
+
+        Raises:
+            RefusedError: Nothing was paid for the session, or its payment is not confirmed.
+        """
+        session = await self._require(session_id)
+        if not session.is_terminal:
+            raise _not_refunded(
+                f"The session is {session.state.value} and not charged yet: end it first, "
+                f"`sightline admin end {session_id} --reason REASON`"
+            )
         if not isinstance(session.phase, Ended) or session.phase.charged == 0:
-            raise RefusedError(NOT_CHARGED)
+            raise _not_refunded("Nothing was charged for the session: there is nothing to refund")
         return await self._pay(
             RefundRequest(
                 session_id=session_id,
                 key=order.key,
                 to_address=session.terms.payer_address,
                 amount_micro=order.amount_micro,
-                charged_micro=session.phase.charged,
+                charged_micro=paid_micro(await self._awaited_payment(session_id), session.terms.payer_address),
                 actor=order.actor,
                 reason=order.reason,
             )
         )
 
+    async def _awaited_payment(self, session_id: str) -> SettlementRecord | None:
+        """Read the settlement of a session; while its payment is not confirmed yet, wait up to PAYMENT_S for that."""
+        record = await self._settlement_of(session_id)
+        with trio.move_on_after(PAYMENT_S):
+            while record is not None and record.state in ON_ITS_WAY:
+                await trio.sleep(PAYMENT_LOOK_S)
+                record = await self._settlement_of(session_id)
+        return record
+
     async def note(self, note: SessionNote) -> None:
         """Append a note to a session."""
-        await self._look_up.require_session(note.session_id)
+        await self._require(note.session_id)
         await self._store.add_note(note)
+
+    async def _require(self, session_id: str) -> Session:
+        """Read a session.
+
+        Raises:
+            RefusedError: No session has this id.
+        """
+        session = await self._look_up.find_session(session_id)
+        if session is None:
+            raise RefusedError(replace(SESSION_NOT_FOUND, message=_NO_SUCH_SESSION))
+        return session
 
     async def _end_all(self, workspace_id: str) -> list[str]:
         wanted = SessionFilter(states=UNFINISHED, workspace_id=workspace_id, limit=SWEPT_MAX)
@@ -160,3 +227,34 @@ class Administration:
                 await self._broker.patch_workspace(workspace_id, caller, Patch(availability=Availability.OFFLINE))
             except RefusedError as error:
                 log.warning("suspended_operator_not_offline", workspace_id=workspace_id, reason=str(error))
+
+
+def paid_micro(record: SettlementRecord | None, payer: str) -> int:
+    """What the payer of an ended session has paid, in micro-USDC, by a settlement that is final.
+
+    Raises:
+        RefusedError: It has paid nothing, or not yet.
+    """
+    match record:
+        case SettlementRecord(state=SettlementState.CONFIRMED):
+            return record.total
+        case SettlementRecord(state=SettlementState.MISMATCHED, on_chain=SettlementPayload() as on_chain):
+            if on_chain.from_address.lower() != payer.lower():
+                raise _not_refunded(_ELSEWHERE)
+            return on_chain.to_amount + on_chain.fee_amount
+        case SettlementRecord(state=SettlementState.WRITTEN_OFF):
+            raise _not_refunded(_WRITTEN_OFF)
+        case SettlementRecord(state=SettlementState.FAILED | SettlementState.REVERTED as state):
+            raise _not_refunded(
+                f"The charge has not been paid, its settlement is {state} ({record.reason}): write it off instead, "
+                f"`sightline write-off {record.session_id} REASON`"
+            )
+        case SettlementRecord(state=SettlementState.STUCK):
+            raise _not_refunded("The payment is STUCK, not confirmed: `sightline settlements` says why")
+        case _:
+            named = "PENDING" if record is None else record.state.value
+            raise _not_refunded(f"The payment is {named}, not confirmed yet: try again in some seconds")
+
+
+def _not_refunded(message: str) -> RefusedError:
+    return RefusedError(Refusal(Code.INVALID_STATE, "refunds:session", message))

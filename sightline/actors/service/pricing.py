@@ -15,6 +15,7 @@ from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.model import SessionState
 from sightline.domain.settlement import BASIS_POINTS
 from sightline.domain.units import MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.store import SessionQuery, SessionView
 
 OWN_SESSIONS_MAX: Final = 20
@@ -75,7 +76,8 @@ class Pricing:
         if quote is None or quote.workspace_id != workspace_id:
             raise RefusedError(Refusal(Code.NOT_FOUND, "pricing:quote", "Quote not found"))
         if quote.consumed_by is not None:
-            raise RefusedError(QUOTE_CONSUMED)
+            used = f"The quote has been used, for session {quote.consumed_by}"
+            raise RefusedError(replace(QUOTE_CONSUMED, message=used))
         if self._deps.clock.now_ms() >= quote.expires_at_ms:
             expired = Refusal(Code.INVALID_STATE, "pricing:quoteExpired", "The quote has expired", state="EXPIRED")
             raise RefusedError(expired)
@@ -99,7 +101,7 @@ class Pricing:
         found = {each.id: each for each in (await self._deps.store.workspaces(ids) if ids else ())}
         for session in running:
             workspace = found.get(session.operator.workspace_id) if session.operator is not None else None
-            if workspace is not None and (workspace.coverage is None or workspace.coverage.contains(lat, lng)):
+            if workspace is not None and (workspace.covers(lat, lng)):
                 return session.id
         return None
 

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from typing import Final, final
 
-from sightline.actors.deps import SESSION, Deps
+from sightline.actors.deps import DISPATCHER, SESSION, Deps
 from sightline.actors.kernel.registry import Registry
-from sightline.actors.messages import OperatorAcknowledged
+from sightline.actors.messages import GetConduct, OperatorAcknowledged
 from sightline.actors.refusals import NOT_PARTY
 from sightline.actors.service.look_up import LookUp
 from sightline.actors.service.snapshots import Snapshots
-from sightline.actors.session.consumer_lease import renew_lease
+from sightline.actors.session.consumer_presence import note_picture, renew_lease
+from sightline.actors.shards import DISPATCHER_ID
 from sightline.actors.types import Answer, LiveFeed, SessionHistory, SessionListing, SessionPage
-from sightline.domain.errors import RefusedError
-from sightline.domain.operator.model import Workspace
+from sightline.domain.errors import RefusedError, SightlineError
+from sightline.domain.operator.model import Availability, Workspace
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.session.machine import deadline_ms, live_reading
 from sightline.domain.session.model import Assigned, Live, Requested, Session, SessionState
@@ -99,12 +100,18 @@ class Reads:
             raise RefusedError(Refusal(Code.INVALID_STATE, "session:notLive", message, state=session.state))
         reading = live_reading(session.terms, phase, self._now(), self._deps.limits.session)
         return LiveFeed(
+            session=session,
             video_ref=phase.video.ref,
             whep_url=phase.video.whep_url,
             meter_state=meter_state(reading),
             is_in_geofence=phase.location.is_inside,
             last_fix=phase.location.track.adopted,
         )
+
+    def note_picture(self, feed: LiveFeed, workspace_id: str) -> None:
+        """Note that a workspace is answered with a picture; it counts if that is the consumer."""
+        if feed.session.terms.consumer_workspace_id == workspace_id:
+            note_picture(self._registry, feed.session, self._now())
 
     async def meter(self, session_id: str, workspace_id: str) -> Answer[MeterStatus]:
         """The meter and its evidence."""
@@ -180,6 +187,23 @@ class Reads:
         found = {workspace.id: workspace for workspace in await self._deps.store.workspaces(ids)}
         found |= await self._snapshots.workspaces(found)
         return [found[wanted] for wanted in dict.fromkeys(ids) if wanted in found]
+
+    async def passed_over_until(self, workspace: Workspace) -> int | None:
+        """Until when an operator that is not OFFLINE is passed over for no-shows of its wallet.
+
+        Returns:
+            None if it is not passed over, is OFFLINE, or the dispatcher does not answer.
+        """
+        if not workspace.is_supplier or workspace.availability is Availability.OFFLINE:
+            return None
+        dispatcher = self._registry.ref(DISPATCHER, DISPATCHER_ID)
+        try:
+            conduct = await dispatcher.ask(
+                GetConduct(workspace.wallet_address), timeout_s=self._deps.limits.ask_timeout_s
+            )
+        except SightlineError:
+            return None
+        return conduct.out_until_ms if conduct.out_until_ms > self._now() else None
 
     def _now(self) -> int:
         return self._deps.clock.now_ms()

@@ -81,11 +81,12 @@ class Suspensions:
         self._suspended.setdefault(suspension.workspace_id, suspension)
         self.on_changed()
 
-    async def remove(self, workspace_id: str) -> None:
-        """End a suspension."""
-        await self._store.unsuspend(workspace_id)
+    async def remove(self, workspace_id: str) -> bool:
+        """End a suspension. False if there is none in the database."""
+        was_suspended = await self._store.unsuspend(workspace_id)
         lifted_at_ms = self._clock.now_ms()
         await self._record(Withdrawal(kind=WithdrawalKind.SUSPENSION, at_ms=lifted_at_ms, workspace_id=workspace_id))
         self._changes += 1
         self._suspended.pop(workspace_id, None)
         self.on_changed()
+        return was_suspended

@@ -47,7 +47,7 @@ class DurableSession:
         self.session = stored.session
         now_ms = self._now()
         heartbeats = [FixReported(beat.fix, beat.sequence, beat.is_fresh) for beat in stored.heartbeats]
-        step = machine.recover(stored.session, stored.media_proved_at_ms, heartbeats, now_ms, self._limits)
+        step = machine.recover(stored.session, stored.media, heartbeats, now_ms, self._limits)
         if step.events:
             await self.commit(step, at_ms=now_ms)
         else:
@@ -108,7 +108,7 @@ class DurableSession:
         assert session is not None
         result = machine.step(session, message, at_ms, self._limits)
         assert isinstance(result, Step), "a fact cannot be refused"
-        if result.events:
+        if result.must_be_stored:
             await self.commit(result, at_ms=at_ms)
         else:
             self.session = result.session
@@ -208,6 +208,8 @@ class DurableSession:
         write = self._write(step, at_ms, tuples=tuples, hold=hold, growth=growth, record=record)
         result = await self._deps.store.write_session(write)
         if isinstance(result, Rejected):
+            if growth is not None:
+                raise session_rejected(result, self.require().terms, growth.amount)
             raise session_rejected(result, None if hold is None else step.session.terms)
         self._committed(step, write, result.version)
         return result.revision

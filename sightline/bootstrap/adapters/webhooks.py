@@ -15,6 +15,7 @@ from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.storage.database.bridge import Database
 from sightline.storage.postgres.webhooks.pushes import PostgresPushes
+from sightline.storage.postgres.webhooks.queues import PostgresSendQueues
 from sightline.storage.postgres.webhooks.store import PostgresWebhooks
 from sightline.system.secrets import Secrets
 from sightline.webhooks.delivery import DeliveryOptions, WebhookDispatcher
@@ -23,6 +24,7 @@ from sightline.webhooks.http_client import WebhookClient, WebhookClientOptions
 from sightline.webhooks.push_encryption import Vapid, key_from
 from sightline.webhooks.pushes import TIMEOUT_S as PUSH_TIMEOUT_S
 from sightline.webhooks.pushes import PushDispatcher, PushSubscriptions
+from sightline.webhooks.sends import UnsentWatch
 from sightline.webhooks.service import WebhookEndpoints
 from sightline.webhooks.signing import WebhookSigner
 
@@ -36,37 +38,41 @@ class Webhooks(Value, kw_only=True):
     documents: PublicDocuments
     push_subscriptions: PushSubscriptions
     pushes: PushDispatcher
+    watch: UnsentWatch
 
 
 def make_webhooks(settings: Settings, secrets: Secrets, database: Database, clock: Clock, ids: Ids) -> Webhooks:
-    """Create the parts of the webhooks and of Web Push. Run `dispatcher` and `pushes` for deliveries."""
+    """Create the parts of the webhooks and of Web Push. Run `dispatcher`, `pushes` and `watch` for deliveries."""
     store, signer = PostgresWebhooks(database), WebhookSigner(secrets.customer_webhook_key)
     render = partial(message_body, limits=actor_limits(settings).session)
     options = WebhookClientOptions(allows_loopback=settings.webhook_allow_loopback)
     client = WebhookClient(clock, options)
     allows_loopback, push_store = settings.webhook_allow_loopback, PostgresPushes(database)
     vapid = Vapid(key_from(secrets.push_seed), settings.push_contact_url)
+    pushes = PushDispatcher(
+        push_store,
+        WebhookClient(clock, replace(options, timeout_s=PUSH_TIMEOUT_S, user_agent="Sightline-Push/1")),
+        vapid,
+        clock=clock,
+        ids=ids,
+    )
+    dispatcher = WebhookDispatcher(
+        store,
+        client,
+        signer,
+        render,
+        clock=clock,
+        ids=ids,
+        rng=random.Random(ids.token_bytes(16)),  # noqa: S311  (jitter of retries, never a secret)
+        options=DeliveryOptions(retry_seconds=settings.webhook_retry_seconds),
+    )
     return Webhooks(
         documents=PublicDocuments(options, bytes_max=DOCUMENT_BYTES_MAX),
         endpoints=WebhookEndpoints(store, signer, render, clock, ids, allows_loopback=allows_loopback),
         push_subscriptions=PushSubscriptions(push_store, vapid, clock, ids, allows_loopback=allows_loopback),
-        pushes=PushDispatcher(
-            push_store,
-            WebhookClient(clock, replace(options, timeout_s=PUSH_TIMEOUT_S, user_agent="Sightline-Push/1")),
-            vapid,
-            clock=clock,
-            ids=ids,
-        ),
-        dispatcher=WebhookDispatcher(
-            store,
-            client,
-            signer,
-            render,
-            clock=clock,
-            ids=ids,
-            rng=random.Random(ids.token_bytes(16)),  # noqa: S311  (jitter of retries, never a secret)
-            options=DeliveryOptions(retry_seconds=settings.webhook_retry_seconds),
-        ),
+        pushes=pushes,
+        dispatcher=dispatcher,
+        watch=UnsentWatch(PostgresSendQueues(database), webhooks=dispatcher.wake, pushes=pushes.wake),
     )
 
 

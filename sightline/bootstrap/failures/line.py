@@ -20,7 +20,7 @@ from sightline.ports.leases import IncompatibleServersError, ServiceHeldError
 from sightline.storage.database.compatibility import IncompatibleDatabaseError
 from sightline.storage.database.migrate import SchemaError
 from sightline.system.children import ChildFailedError
-from sightline.system.data_directory import PartMissingError
+from sightline.system.data_directory import RESTORE, OtherAccountError, PartMissingError
 from sightline.system.lock import DataDirectoryInUseError
 
 CANNOT_START: Final = "Cannot start: "
@@ -30,6 +30,8 @@ CHILD_SETTINGS: Final = {
     "nats": "SIGHTLINE_DATA_DIR or set SIGHTLINE_NATS_URL",
 }
 """What to change when a child process does not start, by the first word of the child's name."""
+_REFUSED: Final = "ValueError: "
+"""With what the embedded chain says which setting does not fit its file."""
 
 
 def start_line(error: Exception, settings: Settings) -> str:
@@ -44,7 +46,7 @@ def start_line(error: Exception, settings: Settings) -> str:
 
 def _explain(error: BaseException, settings: Settings) -> str | None:
     match error:
-        case StartError():
+        case StartError() | OtherAccountError() | IncompatibleServersError() | NotCompleteError():
             return str(error)
         case DataDirectoryInUseError():
             return f"{error}. Set SIGHTLINE_DATA_DIR (--data-dir)."
@@ -52,15 +54,11 @@ def _explain(error: BaseException, settings: Settings) -> str | None:
             return f"{error}. Check SIGHTLINE_DATA_DIR (--data-dir)."
         case SchemaError() | IncompatibleDatabaseError():
             return f"{_sentence(error)} Check {database_setting(settings)}."
-        case IncompatibleServersError():
-            return str(error)
         case ServiceHeldError():
             return (
                 f"{error}. Stop it first; this server takes over when the other one has stopped. Each server needs a "
                 "database of its own, unless all of them have SIGHTLINE_NATS_URL."
             )
-        case NotCompleteError():
-            return str(error)
         case StoreUnavailableError() | OutcomeUnknownError():
             return f"The database does not answer: {_sentence(error)} Check {database_setting(settings)}."
         case ChildFailedError():
@@ -78,6 +76,9 @@ def _explain(error: BaseException, settings: Settings) -> str | None:
         case ChainRefusedError():
             return f"{_sentence(error)} Check the SIGHTLINE_CHAIN_* settings."
         case ChainUnavailableError():
+            if settings.chain_rpc_url is None:
+                logs = settings.data_dir / "log"
+                return f"The embedded chain does not answer: {_sentence(error)} See the logs in {logs}."
             return f"The chain does not answer: {_sentence(error)} Check SIGHTLINE_CHAIN_RPC_URL."
         case VideoUnavailableError():
             return f"The media server does not start: {_sentence(error)} Check the SIGHTLINE_VIDEO_* settings."
@@ -99,6 +100,10 @@ def _explain_child(error: ChildFailedError, settings: Settings) -> str:
     reason = first.partition("; its log ends")[0]
     if log_lines and log_lines[-1].startswith(CANNOT_START):
         return log_lines[-1].removeprefix(CANNOT_START)  # a worker has explained it
+    if log_lines and log_lines[-1].startswith("sqlite3.DatabaseError"):
+        return f"The file of the embedded chain is damaged ({log_lines[-1][:300]}). To get it back, {RESTORE}."
+    if log_lines and log_lines[-1].startswith(_REFUSED):
+        return f"{log_lines[-1].removeprefix(_REFUSED)}, or another SIGHTLINE_DATA_DIR."
     last = f" ({log_lines[-1][:300]})" if log_lines else ""
     change = CHILD_SETTINGS.get(name.split()[0] if name else "", "SIGHTLINE_DATA_DIR")
     return f"{reason}{last}. See the logs in {settings.data_dir / 'log'}; check {change}."

@@ -6,7 +6,9 @@ chain/keys.json, and the root that signs frames. The manifest has the SHA-256 of
 
 import hashlib
 import os
+import shutil
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Final, final
 
@@ -80,11 +82,11 @@ def read_archive(source: Path, into: Path) -> Manifest:
     try:
         with tarfile.open(source, mode="r:gz") as archive:
             manifest = _read_manifest(archive)
-            archive.extractall(into, members=[archive.getmember(name) for name in manifest.sha256], filter="data")
-    except (tarfile.TarError, EOFError, OSError, ValueError, KeyError, TypeError) as error:
-        raise BackupError(
-            f"{source} is not a complete Sightline backup: {str(error) or type(error).__name__}."
-        ) from error
+            for name in manifest.sha256:
+                _extract(archive, name, into / name)
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, KeyError) as error:
+        reason = "a part of it is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise BackupError(f"{source} is not a complete Sightline backup: {reason}. Use another backup.") from error
     for name, digest in manifest.sha256.items():
         path = into / name
         path.chmod(0o600)
@@ -93,15 +95,28 @@ def read_archive(source: Path, into: Path) -> Manifest:
     return manifest
 
 
+def _extract(archive: tarfile.TarFile, name: str, target: Path) -> None:
+    """Write the content of a member, whose name is one of `MEMBERS`. Nothing else of it is used: it may be hostile."""
+    member = archive.extractfile(name)
+    if member is None:
+        raise ValueError(f"{name} is no file")
+    target.parent.mkdir(exist_ok=True)
+    with member, target.open("xb") as out:
+        shutil.copyfileobj(member, out)
+
+
 def _read_manifest(archive: tarfile.TarFile) -> Manifest:
     member = archive.extractfile(MANIFEST)
     if member is None:
         raise ValueError("no manifest")
     content = orjson.loads(member.read())
-    if content["format"] > FORMAT:
-        raise ValueError(f"format {content['format']} needs a newer version of Sightline")
-    manifest = Manifest(**content)
-    unknown = set(manifest.sha256) - set(MEMBERS)
+    try:
+        if content["format"] > FORMAT:
+            raise ValueError(f"format {content['format']} needs a newer version of Sightline")
+        manifest = Manifest(**content)
+        unknown = set(manifest.sha256) - set(MEMBERS)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"its manifest is of another form: {error}") from error
     if unknown or DATABASE not in manifest.sha256 or SECRETS_FILE not in manifest.sha256:
         raise ValueError(f"unexpected members: {', '.join(sorted(manifest.sha256))}")
     return manifest

@@ -35,14 +35,22 @@ from sightline.bootstrap.maintenance.archive import (
     write_archive,
 )
 from sightline.bootstrap.observability.last_backup import note_backup
-from sightline.chain.embedded.copy import ChainSnapshot, hold_mining, open_chain_snapshot
+from sightline.chain.embedded.copy import ChainSnapshot, damage_line, find_problem, hold_mining, open_chain_snapshot
 from sightline.config import Settings
 from sightline.storage.embedded.dump import DumpError, PostgresTools, embedded_dsn
 from sightline.storage.embedded.server import EmbeddedPostgresOptions, run_embedded_postgres
 from sightline.system.children import ChildFailedError
 from sightline.system.clock import SystemClock
-from sightline.system.data_directory import PartMissingError
+from sightline.system.data_directory import (
+    CLUSTER,
+    RESTORE,
+    OtherAccountError,
+    PartMissingError,
+    check_parts,
+    require_own_account,
+)
 from sightline.system.lock import DataDirectoryInUseError, lock_directory
+from sightline.system.secrets import stored_secrets
 
 NEWEST_MIGRATION: Final = "SELECT max(name) FROM schema_migration"
 
@@ -54,7 +62,9 @@ def run_backup(settings: Settings, target: Path) -> int:
     try:
         manifest = trio.run(write_backup, settings, target)
     except Exception as error:  # noqa: BLE001  every failure becomes one line and an exit code
-        sys.stderr.write(f"No backup was written: {failure_line(error)}\n")
+        cause = leaves_of(error)[0]
+        damage = damage_line(settings.data_dir / CHAIN_FILE, cause) if isinstance(cause, sqlite3.Error) else None
+        sys.stderr.write(f"No backup was written: {damage or failure_line(error)}\n")
         return 1
     size = target.stat().st_size
     sys.stdout.write(f"{target}: {size} bytes, migration {manifest.migration}, chain head {manifest.chain_head}\n")
@@ -73,6 +83,7 @@ def failure_line(error: Exception) -> str:
         DumpError,
         ChildFailedError,
         PartMissingError,
+        OtherAccountError,
         DataDirectoryInUseError,
         OSError,
         sqlite3.Error,
@@ -87,6 +98,7 @@ async def write_backup(settings: Settings, target: Path) -> Manifest:
 
     Raises:
         BackupError: The target exists, or the data directory holds no server's data.
+        OtherAccountError, PartMissingError: It is another account's, or its database is missing.
         DumpError, sqlite3.Error, OSError: A part cannot be read or the file cannot be written.
     """
     directory = _checked_directory(settings, target)
@@ -112,6 +124,9 @@ def _checked_directory(settings: Settings, target: Path) -> Path:
             f"{settings.secrets_path.parent} has no {settings.secrets_path.name}. Set SIGHTLINE_DATA_DIR (--data-dir) "
             "to a server's directory, or SIGHTLINE_SECRETS_FILE."
         )
+    require_own_account(directory)
+    if settings.database_url is None:
+        check_parts(directory, (CLUSTER,))  # an embedded database that is missing would be made, empty
     return directory
 
 
@@ -142,6 +157,18 @@ async def open_stopped_database(settings: Settings, cluster: Path, logs: Path) -
         nursery.cancel_scope.cancel()
 
 
+async def _require_matching_secrets(tools: PostgresTools, copy: Path, path: Path) -> None:
+    """Refuse a file of secrets that are not those of the database: no server would start on such a backup."""
+    if not await tools.query("SELECT to_regclass('secrets_fingerprint')"):
+        return  # of a version before it was stored
+    secrets = stored_secrets(copy)
+    if secrets is not None and await tools.query("SELECT fingerprint FROM secrets_fingerprint") != secrets.fingerprint:
+        raise BackupError(
+            f"The secrets in {path} are not those of the database, and no server would start on this backup. Put the "
+            "right file back. If it was replaced on purpose, run `sightline secrets accept` first."
+        )
+
+
 async def _collect(settings: Settings, directory: Path, tools: PostgresTools, draft: Path) -> Manifest:
     shutil.copyfile(settings.secrets_path, draft / SECRETS_FILE)
     with ExitStack() as stack:
@@ -159,7 +186,15 @@ async def _collect(settings: Settings, directory: Path, tools: PostgresTools, dr
                 (draft / CHAIN_FILE).parent.mkdir()
                 shutil.copyfile(directory / CHAIN_KEYS_FILE, draft / CHAIN_KEYS_FILE)
                 chain.write(draft / CHAIN_FILE)
+                # Pages are copied as they are, and the server may not have read the damaged ones.
+                if (problem := find_problem(draft / CHAIN_FILE)) is not None:
+                    file = directory / CHAIN_FILE
+                    raise BackupError(
+                        f"The file of the embedded chain is damaged, {file}: {problem}. To get it back, {RESTORE}. "
+                        "Keep the backups that you have."
+                    )
             await tools.dump(snapshot, draft / DATABASE)
+    await _require_matching_secrets(tools, draft / SECRETS_FILE, settings.secrets_path)
     evidence = tuple(name for name in EVIDENCE_FILES if (directory / name).exists())
     for name in evidence:
         (draft / name).parent.mkdir(exist_ok=True)

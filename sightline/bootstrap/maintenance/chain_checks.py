@@ -14,20 +14,23 @@ from sightline.bootstrap.maintenance.findings import HostFinding, Level, failed,
 from sightline.bootstrap.options.core import meter_key, relayer_key
 from sightline.chain.contracts.abi import call_data
 from sightline.chain.costs import session_cost
-from sightline.chain.embedded.copy import open_chain_snapshot
+from sightline.chain.embedded.copy import FirstStart, open_chain_snapshot
+from sightline.chain.embedded.node import CHAIN_ID_DEFAULT
 from sightline.chain.gas_key import open_remote_gas_key
 from sightline.chain.meter import open_remote_meter
-from sightline.chain.profile import MAINNETS, profile_of
+from sightline.chain.profile import profile_of
 from sightline.chain.rpc.client import JsonRpc, RpcOptions, RpcResponseError, open_rpc
 from sightline.chain.rpc.health import LAG_BLOCKS, names_of, newest_head, urls_in
 from sightline.chain.rpc.reader import block_ref, block_time_ms, hex_bytes, hex_int
 from sightline.chain.signer import KeyRefusedError, Signer
 from sightline.config import Settings
 from sightline.domain.errors import ChainUnavailableError
-from sightline.domain.units import SECOND_MS
+from sightline.domain.settlement import MAIN_NETWORKS
+from sightline.domain.units import SECOND_MS, usdc_text
 from sightline.ports.clock import Clock
 from sightline.ports.ids import Ids
 from sightline.system.clock import SystemClock
+from sightline.system.data_directory import CHAIN_DATABASE, RESTORE, PartMissingError, check_parts
 from sightline.system.ids import SystemIds
 
 OPTIONS: Final = RpcOptions(timeout_ms=5_000, tries=1)
@@ -62,8 +65,9 @@ def print_findings(findings: Sequence[HostFinding], *, as_json: bool, say: Calla
         say(json.dumps([asdict(finding) for finding in findings], indent=2))
         return
     for finding in findings:
-        remedy = f". {finding.remedy}." if finding.remedy else ""
-        say(f"{finding.level:<8} {finding.check:<15} {finding.detail}{remedy}")
+        # The detail may be the message of an error, which is a sentence.
+        said = f"{finding.detail.rstrip('.')}. {finding.remedy}." if finding.remedy else finding.detail
+        say(f"{finding.level:<8} {finding.check:<15} {said}")
 
 
 async def check_chain(settings: Settings, clock: Clock, ids: Ids) -> AsyncIterator[HostFinding]:
@@ -177,8 +181,6 @@ def _check_depth(settings: Settings) -> HostFinding:
     assert settings.chain_id is not None, "Settings has checked it"
     profile = profile_of(settings.chain_id)
     depth = profile.depth if settings.chain_confirmations is None else settings.chain_confirmations
-    if settings.chain_id in MAINNETS:
-        return failed("depth", f"chain {settings.chain_id} is a main network", "Use a test network")
     if profile.name is None:
         detail = f"CONFIRMED at {depth} blocks; the chain {settings.chain_id} has no profile"
         return ok("depth", detail)
@@ -283,7 +285,7 @@ async def _check_parameters(
         detail = f"the platform's fee is {settings.platform_fee_bps} bps, the contract's maximum {fee_bps}"
         findings.append(failed("limits", detail, f"Lower SIGHTLINE_PLATFORM_FEE_BPS to {fee_bps}"))
     else:
-        findings.append(ok("limits", f"fee at most {fee_bps} bps, a session at most {cap} micro-USDC"))
+        findings.append(ok("limits", f"fee at most {fee_bps} bps, a session at most {usdc_text(cap)} USDC"))
     if is_paused:
         findings.append(failed("paused", f"the owner {owner} has paused the contract", "Call setPaused(false)"))
     role, address = ("relayer", relayer) if meter is None else ("meter", meter)
@@ -322,13 +324,57 @@ async def _check_gas(rpc: JsonRpc, relayer: str) -> HostFinding:
     return ok("gas", detail)
 
 
+def settings_of_chain(settings: Settings) -> dict[str, str]:
+    """Return the settings, by variable, that a start on the embedded chain's file needs and does not have now.
+
+    Raises:
+        OSError, sqlite3.Error: There is no file, or it cannot be read.
+    """
+    with open_chain_snapshot(settings.data_dir.resolve() / "chain" / "chain.sqlite") as chain:
+        return _differing(settings, chain.first_start())
+
+
+def _differing(settings: Settings, fixed: FirstStart | None) -> dict[str, str]:
+    if fixed is None:
+        return {}
+    wanted: dict[str, str] = {}
+    if fixed.chain_id != (settings.chain_id or CHAIN_ID_DEFAULT):
+        wanted["SIGHTLINE_CHAIN_ID"] = str(fixed.chain_id)
+    if fixed.is_escrow is not None and fixed.is_escrow != (settings.funds_policy == "escrow"):
+        wanted["SIGHTLINE_FUNDS_POLICY"] = "escrow" if fixed.is_escrow else "advisory"
+    return wanted
+
+
 def _check_chain_file(settings: Settings) -> Iterator[HostFinding]:
     path = settings.data_dir.resolve() / "chain" / "chain.sqlite"
-    if not path.exists():
-        yield ok("chain", "embedded; the first start creates it")
+    try:
+        is_there = path.exists()
+    except PermissionError:
+        yield failed("chain", f"{path} cannot be read", "Run this as the account of the server")
+        return
+    if not is_there:
+        try:
+            check_parts(settings.data_dir.resolve(), (CHAIN_DATABASE,))
+        except (PartMissingError, OSError):
+            yield failed("chain", f"{path} is missing", f"To get it back, {RESTORE}")
+        else:
+            yield ok("chain", "embedded; the first start creates it")
         return
     try:
         with open_chain_snapshot(path) as chain:
-            yield ok("chain", f"embedded; block {chain.head}")
+            head, wanted, problem = chain.head, _differing(settings, chain.first_start()), chain.problem()
     except (OSError, sqlite3.Error) as error:
-        yield failed("chain", f"{path}: {error}", "Restore it from a backup")
+        yield failed("chain", f"{path}: {error}", f"To get it back, {RESTORE}")
+        return
+    if problem is not None:
+        yield failed("chain", f"{path} is damaged: {problem}", f"To get it back, {RESTORE}")
+        return
+    yield ok("chain", f"embedded; block {head}")
+    if int(wanted.get("SIGHTLINE_CHAIN_ID", 0)) in MAIN_NETWORKS:
+        detail = f"a start is refused: the embedded chain has the id of a main network, {wanted['SIGHTLINE_CHAIN_ID']}"
+        yield failed("chain", detail, "Use a new data directory")
+        return
+    for variable, value in wanted.items():
+        or_that = ", or enforced if that was set" if value == "advisory" else ""
+        detail = f"a start is refused: the embedded chain keeps the terms of its first start, {variable}={value}"
+        yield failed("chain", detail, f"Set {variable}={value}{or_that}")

@@ -19,6 +19,7 @@ from sightline.bootstrap.maintenance.service_checks import check_database, check
 from sightline.bootstrap.options.frame_signing import SIGNING_REMEDY, signing_problem
 from sightline.config import Settings
 from sightline.system.clock import SystemClock
+from sightline.system.data_directory import OtherAccountError, require_own_account
 from sightline.system.ids import SystemIds
 from sightline.system.lock import is_locked
 
@@ -33,7 +34,12 @@ def run_doctor(settings: Settings, *, as_json: bool, say: Callable[[str], None])
 
 
 async def examine(settings: Settings) -> Sequence[HostFinding]:
-    """Run every check."""
+    """Run every check; of the directory of another account, none but that."""
+    try:
+        require_own_account(settings.data_dir.resolve())
+    except OtherAccountError as error:
+        whose, _, remedy = str(error).partition(". ")
+        return [failed("account", whose, remedy.rstrip("."))]
     clock = SystemClock()
     is_running = is_locked(settings.data_dir)
     findings = [*check_data_directory(settings, is_running=is_running), check_ports(settings, is_running=is_running)]

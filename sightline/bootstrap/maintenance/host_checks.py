@@ -1,12 +1,11 @@
 """Checks of the host for `sightline doctor`: data directory, disk, ports, open files, TLS files, UDP."""
 
-import os
 import resource
 import shutil
-import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from cryptography import x509
@@ -15,7 +14,7 @@ from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.listeners.ports import reserve_ports
 from sightline.bootstrap.listeners.tls import check_tls_files
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
-from sightline.bootstrap.process import kept_parts
+from sightline.bootstrap.process import kept_parts, others_may_read, require_kept_secrets
 from sightline.config import Settings
 from sightline.ports.clock import Clock
 from sightline.system.data_directory import PartMissingError, check_parts
@@ -35,15 +34,22 @@ def check_data_directory(settings: Settings, *, is_running: bool) -> Iterator[Ho
     """Check existence, permissions, parts and free space of the data directory."""
     directory = settings.data_dir.resolve()
     place = next(path for path in (directory, *directory.parents) if path.exists())
-    if not os.access(place, os.W_OK | os.X_OK):
-        yield failed("data directory", f"{place} is not writable", "Change its owner, or set SIGHTLINE_DATA_DIR")
+    problem = _write_problem(place)
+    if problem is not None:
+        detail = f"{place} is not writable: {problem}"
+        yield failed("data directory", detail, "Change its owner, or set SIGHTLINE_DATA_DIR")
     elif not directory.exists():
         yield ok("data directory", f"{directory} does not exist yet; the first start creates it")
     else:
         yield _parts(settings, directory, is_running=is_running)
         secrets = settings.secrets_path
-        if secrets.exists() and stat.S_IMODE(secrets.stat().st_mode) & 0o077:
+        if secrets.exists() and others_may_read(secrets) is not None:
             yield failed("secrets", f"{secrets} can be read by other accounts", f"chmod 600 {secrets}")
+        try:
+            require_kept_secrets(settings)
+        except StartError as error:
+            problem, _, remedy = str(error).rpartition(". ")
+            yield failed("secrets", problem, remedy.rstrip("."))
     free = shutil.disk_usage(place).free // MEGABYTE
     detail = f"{free} MB free on the file system of {place}"
     if free < settings.ready_disk_free_mb:
@@ -54,14 +60,27 @@ def check_data_directory(settings: Settings, *, is_running: bool) -> Iterator[Ho
         yield ok("disk", detail)
 
 
+def _write_problem(place: Path) -> str | None:
+    """Return the error of creating something in a directory; None if that works.
+
+    Permissions do not say: a file system can refuse what they allow, such as /sys, or one that is mounted read-only.
+    """
+    try:
+        with TemporaryDirectory(prefix=".sightline-doctor-", dir=place):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 def _parts(settings: Settings, directory: Path, *, is_running: bool) -> HostFinding:
     parts = kept_parts(settings)
     try:
         check_parts(directory, parts)
     except PartMissingError as error:
-        return failed("data directory", str(error), "Restore the part; see docs/ops/backup.md")
+        return failed("data directory", str(error), "See docs/ops/backup.md")
     except OSError as error:
-        return failed("data directory", str(error), "Run the command as the account of the server")
+        remedy = "Make it readable for the account of the server, or run the command as that account"
+        return failed("data directory", str(error), remedy)
     if parts and not any((directory / part.path).exists() for part in parts):
         return ok("data directory", f"{directory} has no server's data yet; the first start creates it")
     if not is_running:

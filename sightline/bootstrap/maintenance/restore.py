@@ -1,14 +1,13 @@
 """The `restore` command: make a data directory, or fill an external database, from a backup file.
 
-The database's directory is moved into place last. Until then the directory has the list of its parts but not the parts,
-so no server starts on a restore that was interrupted.
+The parts are made in a directory of their own, which is removed last. No server starts while it is there, so none
+starts on a restore that was interrupted.
 """
 
 import os
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -25,18 +24,20 @@ from sightline.bootstrap.maintenance.archive import (
     read_archive,
 )
 from sightline.bootstrap.maintenance.backup import failure_line, open_stopped_database
+from sightline.bootstrap.maintenance.chain_checks import settings_of_chain
 from sightline.bootstrap.process import kept_parts
+from sightline.chain.embedded.copy import find_problem
 from sightline.config import Settings
 from sightline.config.shell_lines import shell_line
 from sightline.ports.identity import Withdrawal
+from sightline.storage.database.migrate import known_migrations
 from sightline.storage.embedded.dump import PostgresTools
 from sightline.storage.postgres.operations.withdrawals import apply_statements
-from sightline.system.data_directory import CLUSTER, write_parts
+from sightline.system.data_directory import CLUSTER, UNFINISHED_RESTORE, write_parts
 from sightline.system.files import sync_directory
 from sightline.system.lock import LOCK_NAME, lock_directory
 from sightline.system.withdrawal_file import append_withdrawals, merged, read_withdrawals
 
-DRAFT: Final = "restore.unfinished"
 IGNORED: Final = frozenset({LOCK_NAME, "lost+found", WITHDRAWALS_FILE})
 """Entries of a directory that counts as empty: a new file system has the second, and the third is applied and kept."""
 END_SIGN_INS: Final = """
@@ -61,10 +62,29 @@ def run_restore(settings: Settings, source: Path, withdrawals: Sequence[Path] = 
         return 1
     sys.stdout.write(
         f"restored into {settings.data_dir}: state of {manifest.created_at}, migration {manifest.migration}, "
-        f"chain head {manifest.chain_head}. Start the server with `{shell_line(settings, 'serve')}`.\n"
+        f"chain head {manifest.chain_head}. {_how_to_start(settings, manifest)}\n"
         + "".join(f"{line}\n" for line in applied)
     )
     return 0
+
+
+def _how_to_start(settings: Settings, manifest: Manifest) -> str:
+    """Return the command that starts a server on the restored directory, with the settings that its chain requires.
+
+    A backup holds no settings; what the first start fixed for good is read from the embedded chain.
+    """
+    needed = settings_of_chain(settings) if CHAIN_FILE in manifest.sha256 else {}
+    start = " ".join([*(f"{name}={value}" for name, value in needed.items()), shell_line(settings, "serve")])
+    said = [f"Start the server with `{start}`."]
+    if needed:
+        said.append(
+            f"Keep {' and '.join(needed)} in its settings: the chain was made so, and a start without is refused."
+        )
+    if manifest.migration not in {migration.name for migration in known_migrations()}:
+        said.append(
+            "This version does not know that migration. If it refuses to start, install the version of the backup."
+        )
+    return " ".join(said)
 
 
 async def restore_backup(
@@ -85,13 +105,16 @@ async def restore_backup(
         raise BackupError(f"{missing[0]} is not a file (--withdrawals).")
     with lock_directory(directory):
         _require_empty(directory)
-        draft = directory / DRAFT
-        draft.mkdir()
+        draft = directory / UNFINISHED_RESTORE
+        draft.mkdir(exist_ok=True)
         try:
             manifest = await trio.to_thread.run_sync(read_archive, source, draft)
             _require_same_chain(settings, manifest)
-        except BackupError:
+            await _require_whole_chain(source, draft / CHAIN_FILE, manifest)
+        except BaseException:
+            # It stays, empty: a script that goes on and starts a server must not start an empty service here.
             shutil.rmtree(draft)
+            draft.mkdir()
             raise
         # A backup of an earlier version lacks the parts that did not exist then; the first start creates them.
         write_parts(
@@ -105,10 +128,12 @@ async def restore_backup(
         _move_into_place(draft, directory)
     newer = sum(datetime.fromisoformat(manifest.created_at).timestamp() * 1_000 < entry.at_ms for entry in entries)
     if not newer:
-        applied.append(
-            "No revocation, removal or suspension from after the backup is known. If the old server had some, remove "
-            f"{directory} and restore again with --withdrawals OLD/{WITHDRAWALS_FILE}."
+        known_none = "No revocation, removal or suspension from after the backup is known."
+        again = (
+            f"If the old server had some, remove {directory} and restore again with "
+            f"--withdrawals OLD/{WITHDRAWALS_FILE}."
         )
+        applied.append(known_none if withdrawals else f"{known_none} {again}")
     return manifest, applied
 
 
@@ -129,7 +154,9 @@ def _empty_directory(path: Path) -> Path:
 def _require_empty(directory: Path) -> None:
     entries = [] if not directory.exists() else sorted(path.name for path in directory.iterdir())
     found = [name for name in entries if name not in IGNORED]
-    if DRAFT in found:
+    if found == [UNFINISHED_RESTORE] and not any((directory / UNFINISHED_RESTORE).iterdir()):
+        return  # an earlier restore was refused before it wrote anything
+    if UNFINISHED_RESTORE in found:
         raise BackupError(f"{directory} holds a restore that did not finish. Remove the directory and restore again.")
     if found:
         raise BackupError(f"{directory} is not empty (it has {found[0]}). Restore into a new directory (--data-dir).")
@@ -140,6 +167,13 @@ def _require_same_chain(settings: Settings, manifest: Manifest) -> None:
         raise BackupError("The backup belongs to an external chain. Set the same SIGHTLINE_CHAIN_* as the server had.")
     if settings.chain_rpc_url is not None and CHAIN_FILE in manifest.sha256:
         raise BackupError("The backup holds an embedded chain. Restore it without SIGHTLINE_CHAIN_RPC_URL.")
+
+
+async def _require_whole_chain(source: Path, chain: Path, manifest: Manifest) -> None:
+    if CHAIN_FILE not in manifest.sha256:
+        return
+    if (problem := await trio.to_thread.run_sync(find_problem, chain)) is not None:
+        raise BackupError(f"The chain in {source} is damaged: {problem}. Use another backup.")
 
 
 async def _restore_database(
@@ -174,5 +208,4 @@ def _move_into_place(draft: Path, directory: Path) -> None:
         if (draft / name).exists():
             (draft / name).rename(directory / name)
             sync_directory(directory)
-    with suppress(OSError):
-        shutil.rmtree(draft)
+    shutil.rmtree(draft)

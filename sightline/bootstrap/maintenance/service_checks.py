@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 
+from sightline.bootstrap.database import SECRETS_REMEDY
 from sightline.bootstrap.database_mark import read_mark
 from sightline.bootstrap.failures.errors import StartError
 from sightline.bootstrap.maintenance.findings import HostFinding, failed, ok, warning
@@ -18,6 +19,8 @@ from sightline.storage.database.migrate import known_migrations
 from sightline.storage.database.pool import PoolOptions
 from sightline.storage.database.url import urls_of_hosts
 from sightline.storage.embedded.dump import DumpError, PostgresTools, embedded_dsn
+from sightline.storage.postgres.operations.secrets_check import stored_fingerprint
+from sightline.system.secrets import stored_secrets
 
 VERSION_MIN: Final = 15
 CLOCK_WARNING_S: Final = 2.0
@@ -40,7 +43,11 @@ async def check_database(settings: Settings, clock: Clock, *, is_running: bool) 
     elif is_running:
         tools = PostgresTools(embedded_dsn(settings.data_dir.resolve() / "postgres"))
     else:
-        yield ok("database", "embedded; it is checked when the server runs")
+        # The embedded database answers only while a server runs.
+        yield ok(
+            "database",
+            "embedded; it is checked when the server runs, and so is whether mark and secrets are of this database",
+        )
         return
     try:
         with trio.fail_after(DATABASE_TIMEOUT_S):
@@ -73,22 +80,19 @@ async def check_database(settings: Settings, clock: Clock, *, is_running: bool) 
         yield ok("schema", f"migration {newest:04}, as this version")
     yield clock_finding(before_ms, int(at_ms), after_ms)
     yield await check_mark(settings)
+    async for finding in check_secrets(settings):
+        yield finding
 
 
 async def check_mark(settings: Settings) -> HostFinding:
     """Compare the database with the mark beside the data: an older one, or another one, refuses the start."""
     remedy = "Connect to the present primary, or run `sightline reconcile --accept-database` if this one is meant"
-    if settings.database_url is not None:
-        dsn = settings.database_url.get_secret_value()
-    else:
-        dsn = embedded_dsn(settings.data_dir.resolve() / "postgres")
-    pool = PoolOptions(dsn=dsn, application_name="sightline doctor", connections_min=1, connections_max=1)
     try:
         seen = read_mark(settings.data_dir.resolve())
         if seen is None:
             return ok("database mark", "none yet; the first start writes it")
         with trio.fail_after(DATABASE_TIMEOUT_S):
-            async with open_database(DatabaseOptions(pool=pool)) as database:
+            async with open_database(DatabaseOptions(pool=_pool(settings))) as database:
                 difference = seen.difference(await database.read(read_position))
     except (StartError, SightlineError) as error:
         return failed("database mark", str(error), remedy)
@@ -97,6 +101,36 @@ async def check_mark(settings: Settings) -> HostFinding:
     if difference is not None:
         return failed("database mark", f"the start would refuse this database: {difference}", remedy)
     return ok("database mark", "the database is not older than what this data directory has seen")
+
+
+async def check_secrets(settings: Settings) -> AsyncIterator[HostFinding]:
+    """Compare the secrets with those that the servers of the database use: others refuse the start."""
+    path = settings.secrets_path
+    try:
+        secrets = stored_secrets(path)
+    except ValueError as error:
+        yield failed("secrets", str(error), SECRETS_REMEDY)
+        return
+    try:
+        with trio.fail_after(DATABASE_TIMEOUT_S):
+            async with open_database(DatabaseOptions(pool=_pool(settings))) as database:
+                stored = await stored_fingerprint(database)
+    except (SightlineError, trio.TooSlowError):
+        return  # the mark's check says it
+    if stored is None or secrets is None:
+        return
+    if stored != secrets.fingerprint:
+        yield failed("secrets", f"a start is refused: {path} is not of this database", SECRETS_REMEDY)
+    else:
+        yield ok("secrets", f"{path} is of this database")
+
+
+def _pool(settings: Settings) -> PoolOptions:
+    if settings.database_url is not None:
+        dsn = settings.database_url.get_secret_value()
+    else:
+        dsn = embedded_dsn(settings.data_dir.resolve() / "postgres")
+    return PoolOptions(dsn=dsn, application_name="sightline doctor", connections_min=1, connections_max=1)
 
 
 def check_nats(settings: Settings) -> Iterator[HostFinding]:

@@ -4,14 +4,19 @@ import shutil
 from collections.abc import Mapping
 from typing import Final, final
 
+import structlog
 import trio
 
 from sightline.bootstrap.core import Core
 from sightline.bootstrap.observability.sibling_workers import SiblingWorkers
+from sightline.chain.embedded.copy import find_damage
+from sightline.config import Settings
+from sightline.domain.units import usdc_text
 from sightline.domain.value import replace
 from sightline.http.recent_failures import WINDOW_S, RecentFailures
 from sightline.ports.health import ReadinessCheck
 from sightline.storage.postgres.operations.readiness import probe_database
+from sightline.system.data_directory import CHAIN_DATABASE
 from sightline.video.embedded import EmbeddedBackend
 
 CALLS_MIN: Final = 10
@@ -21,6 +26,8 @@ MEGABYTE: Final = 1_000_000
 CHECK_EVERY_S: Final = 15.0
 """Between the checks for the metrics, which also take the results of GET /readyz."""
 CAUSES_SHOWN: Final = 5
+
+log = structlog.get_logger()
 
 
 @final
@@ -33,6 +40,7 @@ class Readiness:
         self._siblings = siblings
         self.latest: Mapping[str, bool] = {}
         """Which checks passed when they were last run."""
+        self._chain_damage: str | None = None
 
     async def check(self) -> Mapping[str, ReadinessCheck]:
         """Run every check. A check never raises; each has a deadline."""
@@ -60,6 +68,7 @@ class Readiness:
             ),
             "ownership": self._ownership(database.fenced_shards),
             "actors": self._actors(),
+            "chain": await self._chain_file(),
             "relayer": self._relayer(),
             "watcher": self._watcher(),
             "payments": self._payments(),
@@ -105,6 +114,14 @@ class Readiness:
             figures={"parked": len(parked), "causes": causes},
         )
 
+    async def _chain_file(self) -> ReadinessCheck:
+        """Read the embedded chain's file, which can be damaged while the chain answers from memory."""
+        damage = await chain_file_damage(self._core.base.settings)
+        if damage is not None and self._chain_damage is None:
+            log.error("chain_file_damaged", reason=damage)
+        self._chain_damage = damage
+        return ReadinessCheck(is_ok=damage is None, detail=f"{damage or 'No file of an embedded chain is damaged'}.")
+
     def _relayer(self) -> ReadinessCheck:
         status, bound = self._core.chain.relayer_status(), self._core.base.settings.ready_relayer_lag_seconds
         if status is None:
@@ -132,7 +149,7 @@ class Readiness:
             return ReadinessCheck(is_ok=True, detail="Every payment on the chain that was read is in the database.")
         return ReadinessCheck(
             is_ok=False,
-            detail=f"{unknown.count} payments on the chain ({unknown.amount_micro} micro-USDC) are not in the "
+            detail=f"{unknown.count} payments on the chain ({usdc_text(unknown.amount_micro)} USDC) are not in the "
             "database, which is older than the chain: new sessions are held. Run `sightline reconcile`.",
             figures={
                 "reason": "unknownPayments", "payments": unknown.count, "amountMicroUsdc": str(unknown.amount_micro)
@@ -159,6 +176,14 @@ class Readiness:
             detail=f"{free} MB are free in the data directory (at least {bound} MB).",
             figures={"freeMegabytes": free},
         )
+
+
+async def chain_file_damage(settings: Settings) -> str | None:
+    """Say in one line that the file of the embedded chain is damaged; None if it can be read, or is not here."""
+    path = settings.data_dir / CHAIN_DATABASE.path
+    if settings.chain_rpc_url is not None or not path.exists():
+        return None
+    return await trio.to_thread.run_sync(find_damage, path)
 
 
 def calls_check(calls: int, failed: int) -> ReadinessCheck:

@@ -6,7 +6,7 @@ from pydantic import SecretStr
 
 from sightline.bootstrap.failures.errors import check_setting
 from sightline.chain.service import ChainOptions
-from sightline.chain.signer import KeyRefusedError, Signer, read_keystore
+from sightline.chain.signer import Signer, read_keystore
 from sightline.config import Settings
 from sightline.domain.units import SECOND_MS
 from sightline.identity.cookies import LIFETIME_MS
@@ -21,17 +21,13 @@ def relayer_key(settings: Settings) -> bytes | None:
     """Read the relayer's key from its setting or its keystore; None when neither is set.
 
     Raises:
-        KeyRefusedError: The key cannot be read.
+        KeyRefusedError: The keystore cannot be read.
+        StartError: The setting is not a private key.
     """
     if settings.chain_relayer_keystore is not None:
         password = settings.chain_relayer_password
         return read_keystore(settings.chain_relayer_keystore, "" if password is None else password.get_secret_value())
-    if settings.chain_relayer_key is None:
-        return None
-    try:
-        return bytes.fromhex(settings.chain_relayer_key.get_secret_value().removeprefix("0x"))
-    except ValueError:
-        raise KeyRefusedError("the relayer key is not hex") from None
+    return _key(settings.chain_relayer_key, "SIGHTLINE_CHAIN_RELAYER_KEY")
 
 
 def refund_key(settings: Settings) -> bytes | None:
@@ -56,7 +52,10 @@ def _key(setting: SecretStr | None, name: str) -> bytes | None:
     if setting is None:
         return None
     with check_setting(name):
-        key = bytes.fromhex(setting.get_secret_value().removeprefix("0x"))
+        try:
+            key = bytes.fromhex(setting.get_secret_value().removeprefix("0x"))
+        except ValueError:
+            raise ValueError("a private key is written as 64 hexadecimal digits") from None
         Signer(key)
     return key
 

@@ -21,6 +21,7 @@ from eth_utils.hexadecimal import decode_hex
 from sightline.chain.embedded import views
 from sightline.chain.embedded.store import ChainStore, Json
 from sightline.chain.embedded.vm import EmbeddedVM, OutOfTimeError
+from sightline.domain.settlement import MAIN_NETWORKS
 from sightline.domain.value import Value, replace
 from sightline.ports.clock import Clock
 from sightline.system.keccak import keccak256
@@ -110,17 +111,21 @@ class Machine:
         """Open the chain, or create it with genesis accounts `rich` (address to wei). `clock` sets block timestamps.
 
         Raises:
-            ValueError: The stored chain has another chain id.
+            ValueError: The stored chain has another chain id, or the id is that of a main network.
         """
         self.store = ChainStore(path)
         self._clock = clock
         self.chain_id = chain_id
         self._chain_class = _chain_class(chain_id)
         recorded = self.store.meta("chainId")
+        own = chain_id if recorded is None else int(recorded)
+        if own in MAIN_NETWORKS:
+            msg = f"The test chain of this data directory has the id of a main network, {own}. Use a new data directory"
+            raise ValueError(msg)
         if recorded is None:
             self._found(rich)
         elif int(recorded) != chain_id:
-            msg = f"the data directory holds chain {recorded}, not {chain_id}"
+            msg = f"The data directory holds chain {recorded}, not {chain_id}. Set SIGHTLINE_CHAIN_ID={recorded}"
             raise ValueError(msg)
         self._chain: Any = self._stored_chain()
         self.head = self._block(int(self._chain.get_canonical_head().block_number))

@@ -1,6 +1,7 @@
 """Implements the JSON-RPC methods of the embedded chain."""
 
 import hmac
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from eth_utils.hexadecimal import decode_hex
 from msgspec import Struct
 
 from sightline.chain.embedded import views
+from sightline.chain.embedded.copy import damage_line
 from sightline.chain.embedded.deploy import Treasury
 from sightline.chain.embedded.machine import (
     CALL_GAS_MAX,
@@ -134,6 +136,11 @@ class Methods:
             raise RpcError(SERVER_ERROR, str(error)) from error
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise RpcError(INVALID_PARAMS, f"invalid params: {error}") from error
+        except sqlite3.Error as error:
+            damage = damage_line(self._machine.store.path, error)
+            if damage is None:
+                raise
+            raise RpcError(SERVER_ERROR, damage) from error
 
     # Transactions.
 

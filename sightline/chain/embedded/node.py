@@ -114,6 +114,9 @@ def read_report(data_dir: Path) -> dict[str, Any]:
     """
     try:
         report: dict[str, Any] = json.loads((data_dir / "endpoint.json").read_text(encoding="ascii"))
+    except PermissionError as error:
+        message = f"{error.filename} cannot be read. Run this as the account of the server."
+        raise ChainUnavailableError(message) from error
     except OSError as error:
         raise ChainUnavailableError(
             f"No embedded chain has been started in {data_dir}. Name the data directory of a running server with "

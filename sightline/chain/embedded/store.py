@@ -115,6 +115,7 @@ class ChainStore:
         Raises:
             DamagedChainError: A block below the head is missing.
         """
+        self.path = path
         # The threads of the HTTP server share this connection; the machine's lock allows one at a time.
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode=WAL")

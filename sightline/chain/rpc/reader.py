@@ -1,15 +1,25 @@
 """Reads contracts and accounts over JSON-RPC, for signature checks and for the watcher."""
 
 from collections.abc import Sequence
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
+import structlog
 from eth_utils.address import to_checksum_address
 
 from sightline.chain.contracts.abi import call_data, revert_reason
 from sightline.chain.rpc.client import JsonRpc, RpcResponseError
+from sightline.chain.rpc.multicall import MULTICALL3, aggregate3, results_of
 from sightline.domain.errors import ChainUnavailableError
 from sightline.ports.chain import CALL_GAS_DEFAULT, CallRevertedError
 from sightline.ports.ledger import BlockRef, SpendingLimits
+
+log = structlog.get_logger()
+
+ContractCall: TypeAlias = tuple[str, bytes]
+"""A contract's address and the call data."""
+
+CALLS_MAX: Final = 300
+"""Maximum number of calls in one of Multicall3: about 3 million gas, where nodes allow 50 million and more."""
 
 # Error texts of nodes for a call that the contract made fail. Any other error is a failure of the node, and says
 # nothing about the contract's answer.
@@ -74,7 +84,10 @@ def block_time_ms(block: dict[str, Any]) -> int:
 
 @final
 class RpcReader:
-    """Implements ChainReader over one endpoint, and reads balances, allowances and limits."""
+    """Implements ChainReader over one endpoint, and reads balances, allowances and limits.
+
+    Where the chain has Multicall3, many of these are one request, because providers count and charge requests.
+    """
 
     def __init__(self, rpc: JsonRpc, *, token: str, settlement: str, has_limits: bool = True) -> None:
         """Args: has_limits: whether payers can set limits on the contract; SessionEscrow has none but mandates."""
@@ -82,6 +95,8 @@ class RpcReader:
         self._rpc = rpc
         self._token = token
         self._settlement = settlement
+        self._has_multicall: bool | None = None
+        """None: not asked yet."""
 
     async def call(
         self, to: str | None, data: bytes, *, gas_cap: int = CALL_GAS_DEFAULT, block: str = "latest"
@@ -115,18 +130,14 @@ class RpcReader:
         Raises:
             ChainUnavailableError: At least one number could not be read at that block.
         """
-        pinned = {"blockHash": block_hash}
-        requests: list[tuple[str, list[Any]]] = []
+        calls: list[ContractCall] = []
         for address in addresses:
             account = to_checksum_address(address)
-            questions = (
-                call_data("balanceOf(address)", [account]),
-                call_data("allowance(address,address)", [account, self._settlement]),
-            )
-            requests += [("eth_call", [{"to": self._token, "data": "0x" + data.hex()}, pinned]) for data in questions]
-        numbers = [
-            0 if may_lack_code and result == "0x" else hex_int(result) for result in await self._pinned(requests)
-        ]
+            calls.append((self._token, call_data("balanceOf(address)", [account])))
+            calls.append((self._token, call_data("allowance(address,address)", [account, self._settlement])))
+        # The block may be older than Multicall3, too.
+        answers = await (self._read_each if may_lack_code else self._read)(calls, block_hash)
+        numbers = [0 if may_lack_code and not answer else _number(answer) for answer in answers]
         return list(zip(numbers[::2], numbers[1::2], strict=True))
 
     async def spending_limits(
@@ -139,33 +150,74 @@ class RpcReader:
         """
         if not self._has_limits:
             return dict.fromkeys(addresses)
-        pinned = {"blockHash": block_hash}
         accounts = [to_checksum_address(address) for address in addresses]
-        answers = await self._pinned([self._asked("limits(address)", [each], pinned) for each in accounts])
-        words = [hex_bytes(answer) for answer in answers]
+        words = await self._read(
+            [(self._settlement, call_data("limits(address)", [account])) for account in accounts], block_hash
+        )
         limited = [
             (address, account, word)
             for address, account, word in zip(addresses, accounts, words, strict=True)
             if int.from_bytes(word[64:96], "big") == 1
         ]
-        spent = await self._pinned(
-            [self._asked("spentOnDay(address,uint256)", [account, day], pinned) for _, account, _ in limited]
-        )
+        spent = await self._read(
+            [
+                (self._settlement, call_data("spentOnDay(address,uint256)", [account, day]))
+                for _, account, _ in limited
+            ],
+            block_hash,
+        )  # fmt: skip
         found: dict[str, SpendingLimits | None] = dict.fromkeys(addresses)
         for (address, _, word), taken in zip(limited, spent, strict=True):
             found[address] = SpendingLimits(
                 per_session=int.from_bytes(word[:32], "big"), per_day=int.from_bytes(word[32:64], "big"),
-                spent=hex_int(taken), day=day,
+                spent=_number(taken), day=day,
             )  # fmt: skip
         return found
 
-    def _asked(self, signature: str, values: Sequence[Any], pinned: dict[str, str]) -> tuple[str, list[Any]]:
-        data = call_data(signature, values)
-        return "eth_call", [{"to": self._settlement, "data": "0x" + data.hex()}, pinned]
+    async def _read(self, calls: Sequence[ContractCall], block_hash: str) -> list[bytes]:
+        if len(calls) <= 1 or not await self._may_gather():
+            return await self._read_each(calls, block_hash)
+        answers: list[bytes] = []
+        for start in range(0, len(calls), CALLS_MAX):
+            some = calls[start : start + CALLS_MAX]
+            try:
+                answers += await self._read_gathered(some, block_hash)
+            except (RpcResponseError, ValueError) as error:
+                answers += await self._read_each(calls[start:], block_hash)
+                # Neither the block nor a call is at fault, so it is Multicall3: leave it until the next start.
+                log.warning("multicall_refused", reason=str(error))
+                self._has_multicall = False
+                break
+        return answers
 
-    async def _pinned(self, requests: Sequence[tuple[str, list[Any]]]) -> list[Any]:
-        results = await self._rpc.batch(requests)
+    async def _may_gather(self) -> bool:
+        if self._has_multicall is None:
+            self._has_multicall = bool(await self.code(MULTICALL3))
+        return self._has_multicall
+
+    async def _read_gathered(self, calls: Sequence[ContractCall], block_hash: str) -> list[bytes]:
+        (answer,) = await self._rpc.batch([_pinned(MULTICALL3, aggregate3(calls), block_hash)])
+        if isinstance(answer, RpcResponseError):
+            raise answer
+        results = results_of(hex_bytes(answer), len(calls))
+        for has_succeeded, output in results:
+            if not has_succeeded:
+                raise RpcResponseError(_REVERTED, revert_reason(output) or "execution reverted", output)
+        return [output for _, output in results]
+
+    async def _read_each(self, calls: Sequence[ContractCall], block_hash: str) -> list[bytes]:
+        results = await self._rpc.batch([_pinned(to, data, block_hash) for to, data in calls])
         for result in results:
             if isinstance(result, RpcResponseError):
                 raise ChainUnavailableError(f"a pinned read failed: {result.message}") from result
-        return results
+        return [hex_bytes(result) for result in results]
+
+
+def _pinned(to: str, data: bytes, block_hash: str) -> tuple[str, list[Any]]:
+    return "eth_call", [{"to": to, "data": "0x" + data.hex()}, {"blockHash": block_hash}]
+
+
+def _number(output: bytes) -> int:
+    if not output:
+        raise ChainUnavailableError("the endpoint's answer is not a number")
+    return int.from_bytes(output, "big")

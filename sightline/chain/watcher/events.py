@@ -12,7 +12,7 @@ from sightline.chain.contracts.abi import (
     SettledEvent,
     topic_address,
 )
-from sightline.chain.contracts.escrow import OPENED_TOPIC, RECLAIMED_TOPIC
+from sightline.chain.contracts.escrow import EXTENDED_TOPIC, OPENED_TOPIC, RECLAIMED_TOPIC
 from sightline.chain.rpc.reader import hex_int
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.settlement import ChainPayment
@@ -21,7 +21,7 @@ from sightline.ports.ledger import ChainEvent, LedgerEventKind
 from sightline.system.keccak import keccak256
 
 ZERO_ADDRESS: Final = "0x" + "0" * 40
-FOLLOWED: Final = (SETTLED_TOPIC, LIMITS_SET_TOPIC, OPENED_TOPIC, RECLAIMED_TOPIC)
+FOLLOWED: Final = (SETTLED_TOPIC, LIMITS_SET_TOPIC, OPENED_TOPIC, EXTENDED_TOPIC, RECLAIMED_TOPIC)
 """Events of the settlement contract that change what the ledger says."""
 
 
@@ -197,8 +197,8 @@ def _sessions_of_transfers(ordered: Sequence[Log], watched: Watched) -> _Session
 def _escrow_transfers(ordered: Sequence[Log], watched: Watched) -> _SessionOf:
     """Map transfers to and from the escrow contract to their session, by (block hash, log index).
 
-    The contract emits Opened before it takes the amount. It pays the payee, returns the rest to the payer, and then
-    emits Settled; it returns everything before Reclaimed. The fees of a batch are one transfer at its end.
+    The contract emits Opened or Extended before it takes the amount. It pays the payee, returns the rest to the payer,
+    and then emits Settled; it returns everything before Reclaimed. The fees of a batch are one transfer at its end.
     """
     session_of: _SessionOf = {}
     opened: str | None = None
@@ -213,7 +213,7 @@ def _escrow_transfers(ordered: Sequence[Log], watched: Watched) -> _SessionOf:
                 opened = None
             elif topic_address(log.topics[1]) == watched.settlement:
                 paid.append(log)
-        elif _is_of(log, watched, OPENED_TOPIC):
+        elif _is_of(log, watched, OPENED_TOPIC) or _is_of(log, watched, EXTENDED_TOPIC):
             opened = log.topics[1]
         elif _ends_hold(log, watched):
             # The payee's part comes first. Without a charge there is none.

@@ -187,8 +187,11 @@ class LogSource:
             raise ChainUnavailableError("the endpoint does not know the first block of the history")
         wallets = sorted(watched.wallets)
         try:
-            old = await self._reader.balances_and_allowances(wallets, str(before["hash"]), may_lack_code=True)
-            new = await self._reader.balances_and_allowances(wallets, last_hash)
+            # The newest blocks are read apart: the token can be younger than the last one of these, too.
+            old, new = [
+                await self._reader.balances_and_allowances(wallets, at, may_lack_code=True)
+                for at in (str(before["hash"]), last_hash)
+            ]
         except ChainUnavailableError as error:
             if not isinstance(error.__cause__, RpcResponseError):
                 raise

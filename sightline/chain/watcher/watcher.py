@@ -21,7 +21,7 @@ from sightline.chain.rpc.reader import RpcReader, block_ref
 from sightline.chain.watcher.events import Meaning, Watched, parties, payments_in, read_logs
 from sightline.chain.watcher.journal import JournalReader
 from sightline.chain.watcher.logs import NEAR_BLOCKS, LogSource
-from sightline.chain.watcher.unknown import unknown_payments
+from sightline.chain.watcher.unknown import EarlierPayments, unknown_payments
 from sightline.domain.errors import ChainUnavailableError, SightlineError
 from sightline.domain.settlement import ChainPayment
 from sightline.domain.value import Value
@@ -105,6 +105,10 @@ class Watcher:
         self._cursor: BlockRef | None = None
         """The last applied block, as this watcher wrote or read it; None: ask the ledger."""
         self._source = LogSource(rpc, reader, start_block=options.start_block, span_max=options.log_span_max)
+        self._earlier = EarlierPayments(
+            rpc, reader, ledger, self._watched(()), self._relayer, self._source, start_block=options.start_block,
+            span_max=options.log_span_max,
+        )  # fmt: skip
         self._checked_at_ms = 0
         self._was_in_step = False
         """Whether this watcher has once applied every block up to the endpoint's head, and has recorded it."""
@@ -182,14 +186,19 @@ class Watcher:
         return await self._advance(cursor, head)
 
     async def _begin(self, head: BlockRef) -> None:
-        """Set the cursor to the head; the history of each wallet covers earlier blocks."""
+        """Set the cursor to the head; the history of each wallet covers earlier blocks.
+
+        The database is empty, which may be an accident: payments of this relayer in earlier blocks are recorded as
+        unknown.
+        """
         # These headers are stored so that a reorganisation soon after the start finds its common ancestor.
         near = head.number - NEAR_BLOCKS + 1
         first = near if self._final_number is None else min(near, self._final_number)
         blocks = await self._source.blocks(max(0, head.number - HEADERS_MAX + 1, first), head)
         headers = [block_ref(block) for block in blocks]
         nothing = Meaning(events=(), touched=frozenset(), settled=())
-        await self._apply(headers, nothing, head, [], previous=None)
+        unknown = await self._earlier.up_to(head)
+        await self._apply(headers, nothing, head, [], previous=None, unknown=unknown)
 
     async def _compare(self, cursor: BlockRef, head: BlockRef) -> bool:
         """Handle a head that is not above the cursor: the same block, an older view of the chain, or another branch.
@@ -310,7 +319,7 @@ class Watcher:
         watched = self._watched(fresh)
         logs = await self._source.history(watched, cursor) if fresh else []
         await self._apply([], read_logs(logs, watched), cursor, sorted({*waiting, *old}), previous=cursor)
-        return True
+        return bool(waiting)  # old readings are no reason to look more often
 
     async def _oldest_readings(self) -> list[str]:
         now_ms = self._clock.now_ms()

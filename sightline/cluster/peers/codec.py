@@ -145,6 +145,7 @@ CLASSES: Final[dict[int, type]] = {
     135: session_messages.Event,
     136: session_messages.EventKind,
     137: session_model.ConsumerMessage,
+    138: session_model.Delivery,
     150: geofence.Fix,
     151: geofence.Fence,
     152: geofence.Track,

@@ -181,6 +181,7 @@ class Peers:
         """Items that are to be sent, by server."""
         self._held: list[_Message] = []
         self._was_interrupted = False
+        self._to_sweep = trio.Event()
         self._wakeup = trio.Event()
         self._frames = FrameNumbers()
         self._logged_at: dict[str, float] = {}
@@ -219,6 +220,7 @@ class Peers:
         if envelope.is_ask:
             message.number = self._next_number()
             self._asks[message.number] = message
+            self._to_sweep.set()
         self._route(message)
         return Sent.ADMITTED
 
@@ -253,6 +255,7 @@ class Peers:
             self._give_up(message)
         else:
             self._held.append(message)
+            self._to_sweep.set()
             self.on_stale()
 
     def _give_up(self, message: _Message) -> None:
@@ -364,6 +367,7 @@ class Peers:
                         self._take_back(serial)
                     case Interrupted():
                         self._was_interrupted = True
+                        self._to_sweep.set()
                         for server in sorted({*self._asked_servers()}):
                             self._doubt(server)
 
@@ -472,6 +476,9 @@ class Peers:
 
     async def _sweep_forever(self) -> None:
         while True:
+            if not (self._was_interrupted or self._held or self._asks):
+                self._to_sweep = trio.Event()
+                await self._to_sweep.wait()
             await trio.sleep(SWEEP_EVERY_S)
             if self._was_interrupted and self._bus.is_connected:
                 self._was_interrupted = False

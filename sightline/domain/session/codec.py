@@ -1,7 +1,7 @@
 """A session as a JSON-ready document, and back. What is stored is what `to_doc` says; `from_doc` reads every version
 of it that was ever written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, assert_never
 
 from msgspec.structs import asdict
@@ -13,6 +13,7 @@ from sightline.domain.session.model import (
     Assigned,
     Closed,
     ConsumerMessage,
+    Delivery,
     Ended,
     EndReason,
     Live,
@@ -52,6 +53,11 @@ def _later_doc(session: Session) -> Doc:
         doc["extending"] = _extension_doc(session.extending)
     if session.messages_shown:
         doc["messages_shown"] = session.messages_shown
+    if session.delivery is not None:
+        doc["delivery"] = asdict(session.delivery)
+    if isinstance(session.phase, Ended) and session.phase.messages:
+        # Not in the phase: servers of earlier versions refuse an unknown field there.
+        doc |= {"ended_messages": _messages_doc(session.phase)["messages"]}
     return doc if session.ended_by is None else {**doc, "ended_by": session.ended_by}
 
 
@@ -75,7 +81,7 @@ def from_doc(doc: Mapping[str, Any], version: int) -> Session:
                 "consent": consent_of(terms.get("consent")),
             }
         ),
-        phase=_phase(doc["phase"]),
+        phase=_phase(doc["phase"], doc.get("ended_messages", ())),
         version=version,
         head_hash=doc["head_hash"],
         events=doc["events"],
@@ -84,6 +90,7 @@ def from_doc(doc: Mapping[str, Any], version: int) -> Session:
         extending=_extension(doc["extending"]) if "extending" in doc else None,
         ended_by=doc.get("ended_by"),
         messages_shown=doc.get("messages_shown", 0),
+        delivery=Delivery(**doc["delivery"]) if "delivery" in doc else None,
     )
 
 
@@ -159,7 +166,7 @@ def _phase_doc(phase: Phase) -> Doc:
             )
         case Ended():
             fields = asdict(phase)
-            del fields["hold_tx_hash"]
+            del fields["hold_tx_hash"], fields["messages"]
             return {
                 "is": "ended",
                 **fields,
@@ -178,11 +185,15 @@ def _hold_doc(phase: Live | Ended) -> Doc:
     return {} if phase.hold_tx_hash is None else {"hold_tx_hash": phase.hold_tx_hash}
 
 
-def _messages_doc(phase: Live) -> Doc:
+def _messages_doc(phase: Live | Ended) -> Doc:
     return {"messages": [asdict(message) for message in phase.messages]} if phase.messages else {}
 
 
-def _phase(doc: Mapping[str, Any]) -> Phase:
+def _messages(docs: Iterable[Mapping[str, Any]]) -> tuple[ConsumerMessage, ...]:
+    return tuple(ConsumerMessage(**message) for message in docs)
+
+
+def _phase(doc: Mapping[str, Any], ended_messages: Iterable[Mapping[str, Any]]) -> Phase:
     fields = {key: value for key, value in doc.items() if key != "is"}
     if "unstarted_by" in fields:
         fields["unstarted_by"] = tuple(fields["unstarted_by"])
@@ -202,13 +213,13 @@ def _phase(doc: Mapping[str, Any]) -> Phase:
                     "evidence": _evidence(doc["evidence"]),
                     "location": location,
                     "pause_reason": PauseReason(doc["pause_reason"]) if doc["pause_reason"] else None,
-                    "messages": tuple(ConsumerMessage(**message) for message in doc.get("messages", ())),
+                    "messages": _messages(doc.get("messages", ())),
                 }
             )
         case "ended":
             windows = tuple(_window(window) for window in doc["windows"])
             ended = Ended(**{**fields, "operator": operator, "windows": windows, "reason": EndReason(doc["reason"])})
-            return replace(ended, charged=MicroUsdc(ended.charged))
+            return replace(ended, charged=MicroUsdc(ended.charged), messages=_messages(ended_messages))
         case "closed":
             state, reason = SessionState(doc["state"]), EndReason(doc["reason"])
             return Closed(**{**fields, "operator": operator, "state": state, "reason": reason})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sightline.domain.geofence import Ring
-from sightline.domain.metering import OPEN, Evidence, FenceWindow, Signal
+from sightline.domain.metering import OPEN, Evidence, FenceWindow, MeterLimits, PauseReason, Signal
 from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved
 from sightline.domain.session.model import Live, SessionLimits
 from sightline.domain.value import replace
@@ -106,6 +106,15 @@ def with_media(evidence: Evidence, message: MediaProved | MediaBroke, now_ms: in
     return replace(evidence, media=media.lose(at_ms))
 
 
+def has_new_gap(before: Evidence, after: Evidence, limits: MeterLimits) -> bool:
+    """Whether a media event opened a gap by a break, or closed a dirty one."""
+    known, media = before.media, after.media
+    if media.breaks != known.breaks:
+        return True
+    last, newest = known.last_proof_ms, media.last_proof_ms
+    return newest is not None and newest != last and known.gap(before.started_at_ms, last, newest, limits) is not None
+
+
 def recovered(
     live: Live, media_proved_at_ms: int | None, heartbeats: Sequence[FixReported], limits: SessionLimits
 ) -> Live:
@@ -120,14 +129,14 @@ def recovered(
 def _recovered_media(live: Live, proved_at_ms: int, limits: SessionLimits) -> Signal:
     """Return the media signal of a stored row with a newer checkpoint.
 
-    Proofs between the row and the checkpoint were not stored one by one. While the row says RUNNING there was no dirty
-    gap between them, because a gap is recorded and the row written. While the row says PAUSED only the checkpoint
-    itself counts. A checkpoint that the row knows is not proved again: a break of the same millisecond came after it.
+    Proofs between the row and the checkpoint were not stored one by one, and there was no dirty gap between them: a row
+    is written when one opens by a break and when one closes (ADR 0261). After a gap only the checkpoint itself counts.
+    A checkpoint that the row knows is not proved again: a break of the same millisecond came after it.
     """
     media = live.evidence.media
     if media.last_proof_ms is not None and proved_at_ms <= media.last_proof_ms:
         return media
     since_ms = live.started_at_ms if media.last_proof_ms is None else media.last_proof_ms
-    if live.pause_reason is not None or media.first_break(since_ms, proved_at_ms) is not None:
+    if live.pause_reason is PauseReason.MEDIA_LOST or media.first_break(since_ms, proved_at_ms) is not None:
         return media.prove(proved_at_ms, limits.meter)
     return media.span(since_ms, proved_at_ms) if proved_at_ms > since_ms else media

@@ -27,7 +27,7 @@ from sightline.domain.metering import (
     read_live,
 )
 from sightline.domain.refusal import Code, Refusal
-from sightline.domain.session.evidence import recovered, with_fix, with_media
+from sightline.domain.session.evidence import has_new_gap, recovered, with_fix, with_media
 from sightline.domain.session.messages import (
     Assign,
     BeginExtending,
@@ -67,10 +67,12 @@ from sightline.domain.session.model import (
     Assigned,
     Closed,
     ConsumerMessage,
+    Delivery,
     Ended,
     EndReason,
     Live,
     LocationState,
+    MediaCheckpoint,
     Operator,
     Requested,
     Session,
@@ -179,7 +181,7 @@ def step(session: Session, message: Message, now_ms: int, limits: SessionLimits)
         case Assigned():
             return _in_assigned(session, session.phase, message, now_ms, limits)
         case Live():
-            return _in_live(session, session.phase, message, at_ms, limits)
+            return _in_live(session, session.phase, message, at_ms, now_ms, limits)
         case Ended():
             return _in_ended(session, session.phase, message, now_ms)
         case Closed():
@@ -199,7 +201,7 @@ def _received_ms(message: Message, now_ms: int) -> int:
 
 def recover(
     session: Session,
-    media_proved_at_ms: int | None,
+    media: MediaCheckpoint | None,
     heartbeats: Sequence[FixReported],
     now_ms: int,
     limits: SessionLimits,
@@ -207,20 +209,24 @@ def recover(
     """Bring a stored session up to date with what was recorded after its row, then settle its deadlines.
 
     Args:
-        media_proved_at_ms: The newest checkpoint of its media, or None.
+        media: The newest checkpoint of its media, or None.
         heartbeats: The operator's recorded heartbeats that the row does not know yet, by sequence.
     """
     if isinstance(session.phase, Live):
-        live = recovered(session.phase, media_proved_at_ms, heartbeats, limits)
+        live = recovered(session.phase, None if media is None else media.proved_at_ms, heartbeats, limits)
         if session.terms.consumer_lease_s is not None:
             # The consumer could not call while the server was down: its lease starts anew.
             live = replace(live, consumer_seen_ms=max(live.consumer_seen_ms, now_ms))
         session = replace(session, phase=live)
+        if media is not None:
+            # Each has what the one before it has: the newest has everything.
+            known = [each for each in (session.delivery, media.delivery) if each is not None]
+            session = replace(session, delivery=max(known, key=lambda each: each.last_at_ms, default=None))
     now_ms = max(now_ms, session.newest_ms)
     if not isinstance(session.phase, Live):
         return settle_deadline(session, now_ms, limits) or Step(session=session)
     ended = _live_deadline(session, session.phase, now_ms, limits)
-    return ended if ended is not None else _announce_pause(session, session.phase, now_ms, limits)
+    return ended if ended is not None else _announce_pause(session, session.phase, now_ms, now_ms, limits)
 
 
 # Deadlines.
@@ -369,19 +375,29 @@ def _in_assigned(
             assert_never(message)
 
 
-def _in_live(session: Session, phase: Live, message: Message, now_ms: int, limits: SessionLimits) -> Step | Refusal:
+def _in_live(
+    session: Session, phase: Live, message: Message, at_ms: int, now_ms: int, limits: SessionLimits
+) -> Step | Refusal:
+    """Take a step. Evidence was received at `at_ms` and is handled at `now_ms`; for all else both are the same."""
     match message:
         case End(by=by, credential=credential):
             return _end(replace(session, ended_by=credential), phase, END_REASONS[by], now_ms, limits)
         case FixReported():
-            return _learn(session, phase, with_fix(phase, message, now_ms, limits), now_ms, limits)
+            return _learn(session, phase, with_fix(phase, message, at_ms, limits), at_ms, now_ms, limits)
         case MediaProved() | MediaBroke():
-            live = replace(phase, evidence=with_media(phase.evidence, message, now_ms, limits))
-            return _learn(session, phase, live, now_ms, limits)
+            live = replace(phase, evidence=with_media(phase.evidence, message, at_ms, limits))
+            step = _learn(session, phase, live, at_ms, now_ms, limits)
+            return replace(step, has_evidence=has_new_gap(phase.evidence, live.evidence, limits.meter))
         case Tick():
-            return _announce_pause(session, phase, now_ms, limits)
-        case ConsumerActive():
-            return Step(session=replace(session, phase=replace(phase, consumer_seen_ms=now_ms)))
+            return _announce_pause(session, phase, now_ms, now_ms, limits)
+        case ConsumerActive(workspace_id=workspace_id, picture_at_ms=picture_at_ms):
+            if workspace_id not in (None, session.terms.consumer_workspace_id):
+                return Step(session=session)  # the operator watches
+            seen = replace(session, phase=replace(phase, consumer_seen_ms=now_ms))
+            if picture_at_ms is None or picture_at_ms < phase.started_at_ms:
+                return Step(session=seen)
+            at_ms, known = min(picture_at_ms, now_ms), session.delivery
+            return Step(session=replace(seen, delivery=known.followed_by(at_ms) if known else Delivery(at_ms, at_ms)))
         case FundsReported(available=available):
             return _check_funds(session, phase, available, now_ms, limits)
         case BeginExtending(extension=extension):
@@ -670,6 +686,7 @@ def _end(
         charged=charged,
         windows=reading.windows,
         hold_tx_hash=phase.hold_tx_hash,
+        messages=phase.messages,
     )
     dirty = "; ".join(f"{window.from_ms}-{window.to_ms} {window.reason.value}" for window in reading.windows)
     event = Event(
@@ -732,26 +749,33 @@ def settlement_of(terms: Terms, operator: Operator, clean_seconds: int, charged:
 # Pauses.
 
 
-def _learn(session: Session, before: Live, after: Live, now_ms: int, limits: SessionLimits) -> Step:
+def _learn(session: Session, before: Live, after: Live, at_ms: int, now_ms: int, limits: SessionLimits) -> Step:
     """Take in evidence: it may end the session, pause it or resume it.
 
+    Evidence that is handled late pauses a running meter by what was known when it was received, so that a server that
+    is behind announces no pause that other evidence in its mailbox disproves. A pause that was announced ends by what
+    is known now: at an earlier time it was not known yet, and is not over.
+
     A pause that began before this evidence and was not announced yet is recorded as well, although the evidence closes
-    it: a stored row must show every dirty gap, or recovery would take the time between two stored proofs as proved.
+    it. A pause that is not the announced one makes no event, but its gap of media is stored too (ADR 0261): a row must
+    show every dirty gap, or recovery would take the time between two stored proofs as proved.
     """
-    ended = settle_deadline(replace(session, phase=after), now_ms, limits)
+    ended = settle_deadline(replace(session, phase=after), at_ms, limits)
     if ended is not None:
         return ended
-    missed = open_pause(before.evidence, now_ms, limits.meter) if before.pause_reason is None else None
+    if before.pause_reason is not None:
+        return _announce_pause(session, after, now_ms, now_ms, limits)
+    missed = open_pause(before.evidence, at_ms, limits.meter)
     if missed is None:
-        return _announce_pause(session, after, now_ms, limits)
+        return _announce_pause(session, after, at_ms, now_ms, limits)
     announced = replace(after, pause_reason=missed.reason)
-    step = _announce_pause(session, announced, now_ms, limits)
+    step = _announce_pause(session, announced, at_ms, now_ms, limits)
     return replace(step, events=(_pause_event(missed, now_ms), *step.events))
 
 
-def _announce_pause(session: Session, live: Live, now_ms: int, limits: SessionLimits) -> Step:
-    """Record a pause that opened or closed. Other evidence is recorded elsewhere and does not store the row."""
-    pause = open_pause(live.evidence, now_ms, limits.meter)
+def _announce_pause(session: Session, live: Live, at_ms: int, now_ms: int, limits: SessionLimits) -> Step:
+    """Record now a pause that is open at `at_ms`, or the end of one. Other evidence does not store the row."""
+    pause = open_pause(live.evidence, at_ms, limits.meter)
     reason = pause.reason if pause is not None else None
     if reason is live.pause_reason:
         return Step(session=replace(session, phase=live))

@@ -149,6 +149,11 @@ class Tick(Value):
 class ConsumerActive(Value):
     """The consumer side made an authenticated call about the session, or is watching it: renews the consumer lease."""
 
+    workspace_id: str | None = None
+    """Who made the call or watches. It changes nothing unless that is the consumer; None: checked by the sender."""
+    picture_at_ms: int | None = None
+    """When a picture was answered to it, or when its viewer reported that video arrives; None: no picture."""
+
 
 @final
 class FundsReported(Value):
@@ -275,8 +280,17 @@ Effect: TypeAlias = ReleaseOperator | RecordNoShow | RecordProof | CloseVideo | 
 
 @final
 class Step(Value):
-    """A step that was taken. With no event nothing durable changed and nothing needs to be stored."""
+    """A step that was taken.
+
+    `has_evidence`: the row needs the step although no event says so, because recovery would count the time otherwise.
+    """
 
     session: Session
     events: tuple[Event, ...] = ()
     effects: tuple[Effect, ...] = ()
+    has_evidence: bool = False
+
+    @property
+    def must_be_stored(self) -> bool:
+        """Whether a fact that led to this step changed something that is stored nowhere else."""
+        return bool(self.events) or self.has_evidence

@@ -231,6 +231,8 @@ class Ended(Value, kw_only=True):
     settlement_tx_hash: str | None = None
     hold_tx_hash: str | None = None
     """See `Live`."""
+    messages: tuple[ConsumerMessage, ...] = ()
+    """The newest messages as they were at the end; none in rows of older versions."""
 
 
 @final
@@ -247,6 +249,34 @@ class Closed(Value, kw_only=True):
 
 
 Phase: TypeAlias = Requested | Assigned | Live | Ended | Closed
+
+
+@final
+class Delivery(Value):
+    """Which pictures of a session reached the consumer: answered frames and clips, and video that arrives at a viewer.
+
+    What a viewer reports is told every three seconds.
+    """
+
+    first_at_ms: int
+    last_at_ms: int
+    longest_gap_ms: int = 0
+    """Of the times between two of them. Frames that are asked for every ten seconds have gaps of ten seconds."""
+
+    def followed_by(self, at_ms: int) -> "Delivery":
+        """With one picture more. One that is older than the newest changes nothing."""
+        if at_ms <= self.last_at_ms:
+            return self
+        return Delivery(self.first_at_ms, at_ms, max(self.longest_gap_ms, at_ms - self.last_at_ms))
+
+
+@final
+class MediaCheckpoint(Value, kw_only=True):
+    """What is stored of a LIVE session's media between two writes of its row."""
+
+    proved_at_ms: int
+    """The newest instant at which media was proved."""
+    delivery: Delivery | None = None
 
 
 @final
@@ -270,6 +300,8 @@ class Session(Value):
     """The credential of the party that ended it, as `credential_of` names it. Not part of an event: see ADR 0250."""
     messages_shown: int = 0
     """Number of the newest message that the operator's device has shown. Not part of an event: see ADR 0257."""
+    delivery: Delivery | None = None
+    """None: no picture is known to have reached the consumer. Not part of an event: see ADR 0263."""
 
     @property
     def first_hold(self) -> MicroUsdc:

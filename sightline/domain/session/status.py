@@ -11,6 +11,7 @@ from sightline.domain.session.model import (
     Assigned,
     Closed,
     ConsumerMessage,
+    Delivery,
     Ended,
     EndReason,
     Live,
@@ -63,9 +64,11 @@ class SessionStatus(Value):
     ended_by: str | None = None
     """Which credential ended it, for the side whose it is: see `Session.ended_by`."""
     messages: tuple[ConsumerMessage, ...] = ()
-    """While LIVE: the newest messages of the consumer to the operator, oldest first."""
+    """While LIVE and afterwards: the newest messages of the consumer to the operator, oldest first."""
     messages_shown: int = 0
     """Number of the newest message that the operator's device has shown; see `Session.messages_shown`."""
+    delivery: Delivery | None = None
+    """See `Session.delivery`."""
 
     __repr__ = hiding("whep_url", "whip_url")
 
@@ -164,6 +167,7 @@ def _status(session: Session, now_ms: int, limits: SessionLimits, workspace_id: 
                 extension_tx_hash=_extension_tx_hash(session),
                 messages=phase.messages,
                 messages_shown=session.messages_shown,
+                delivery=session.delivery,
             )
         case Ended():
             return SessionStatus(
@@ -183,6 +187,9 @@ def _status(session: Session, now_ms: int, limits: SessionLimits, workspace_id: 
                 video_ref=phase.video_ref,
                 hold_tx_hash=phase.hold_tx_hash,
                 extension_tx_hash=_extension_tx_hash(session),
+                messages=phase.messages,
+                messages_shown=session.messages_shown,
+                delivery=session.delivery,
             )
         case Closed():
             return SessionStatus(

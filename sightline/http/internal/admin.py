@@ -9,9 +9,10 @@ from typing import Final, TypeVar, final
 
 from sightline.actors.service.administration import Administration, RefundOrder
 from sightline.domain.refusal import Code
-from sightline.domain.session.model import SessionState
+from sightline.domain.session.model import EndReason, SessionState
+from sightline.domain.session.status import SessionStatus
 from sightline.domain.value import Value
-from sightline.http.audit import Act, Audit
+from sightline.http.audit import Act, Audit, acts_of
 from sightline.http.budgets import RateClass
 from sightline.http.internal.peer_account import account_of
 from sightline.http.pipeline.call import Call, Reply
@@ -28,8 +29,17 @@ from sightline.http.schemas.admin import (
     audit_json,
     note_json,
     refund_json,
+    suspension_json,
 )
-from sightline.ports.administration import AdminStore, AuditAction, SessionFilter, SessionNote, Suspension
+from sightline.ports.administration import (
+    AdminStore,
+    AuditAction,
+    AuditEntry,
+    AuditOutcome,
+    SessionFilter,
+    SessionNote,
+    Suspension,
+)
 from sightline.ports.chain import ChainConfig
 from sightline.ports.ledger import Ledger
 
@@ -37,6 +47,8 @@ T = TypeVar("T")
 TAG: Final = "admin"
 _SESSIONS: Final = "/internal/admin/sessions"
 _WORKSPACES: Final = "/internal/admin/workspaces"
+_SUSPENSIONS: Final = frozenset({AuditAction.WORKSPACE_SUSPEND, AuditAction.WORKSPACE_UNSUSPEND})
+_READ_AT_ONCE: Final = 1_000
 _NO_SESSION: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE)
 
 
@@ -44,6 +56,12 @@ def actor_of(call: Call) -> str:
     """Who makes a call of an administrator, as far as this machine can tell."""
     account = account_of(call.client)
     return f"account {account}" if account is not None else f"internal token, from {call.client[0]}"
+
+
+def _named(call: Call) -> str:
+    """Who acts, as people read it: the name that the caller gives, with what this machine can tell."""
+    body: ActBody = call.body
+    return f"{body.operator} ({actor_of(call)})"
 
 
 @final
@@ -87,7 +105,7 @@ class AdminResources:
         _SESSIONS + "/{id}",
         "adminGetSession",
         TAG,
-        "A session with its events, meter, settlement, notes and refunds",
+        "A session with its events, meter, settlement, notes, refunds and the acts of administrators",
         params={"id": Param.UUID},
         rate=RateClass.NONE,
         errors=(Code.SESSION_NOT_FOUND,),
@@ -99,8 +117,9 @@ class AdminResources:
         slugs = await self._administration.slugs([history.status])
         shown = admin_history_json(history, await self._books.ledger.settlement(session_id), self._books.chain, slugs)
         notes, refunds = await self._store.notes(session_id), await self._store.refunds(session_id)
+        acts = await self._acts_on(history.status)
         more = {"notes": [note_json(note) for note in notes], "refunds": [refund_json(each) for each in refunds]}
-        return Reply(shown | more)
+        return Reply(shown | more | {"acts": [audit_json(act) for act in acts]})
 
     @Route(
         "POST",
@@ -136,7 +155,7 @@ class AdminResources:
         """Append it; notes are never changed."""
         body: ActBody = call.body
         note = SessionNote(
-            session_id=call.params["id"], at_ms=self._audit.clock.now_ms(), actor=actor_of(call), text=body.reason
+            session_id=call.params["id"], at_ms=self._audit.clock.now_ms(), actor=_named(call), text=body.reason
         )
         target = f"session {note.session_id}"
         await self._act(call, AuditAction.SESSION_NOTE, target, lambda: self._administration.note(note))
@@ -157,7 +176,7 @@ class AdminResources:
         """A repeat with the same key answers the same refund."""
         body: RefundBody = call.body
         order = RefundOrder(
-            key=body.key, amount_micro=int(body.amount_micro_usdc), actor=actor_of(call), reason=body.reason
+            key=body.key, amount_micro=int(body.amount_micro_usdc), actor=_named(call), reason=body.reason
         )
         session_id = call.params["id"]
         refund = await self._act(
@@ -173,8 +192,14 @@ class AdminResources:
         """By slug."""
         query: WorkspacesQuery = call.query
         found = await self._administration.workspaces(slug=query.slug, limit=query.limit)
-        suspension_of = self._administration.suspensions.of
-        return Reply({"items": [admin_workspace_json(each, suspension_of(each.id)) for each in found]})
+        suspension_of, passed_over_until = self._administration.suspensions.of, self._administration.passed_over_until
+        return Reply(
+            {
+                "items": [
+                    admin_workspace_json(each, suspension_of(each.id), await passed_over_until(each)) for each in found
+                ]
+            }
+        )
 
     @Route(
         "POST",
@@ -188,11 +213,12 @@ class AdminResources:
         errors=(Code.NOT_FOUND,),
     )
     async def suspend(self, call: Call) -> Reply:
-        """A repeat keeps the first suspension and ends what is unfinished."""
+        """A repeat keeps the first suspension, which the answer has, and ends what is unfinished."""
         body: ActBody = call.body
         workspace_id = call.params["id"]
+        earlier = self._administration.suspensions.of(workspace_id)
         suspension = Suspension(
-            workspace_id=workspace_id, at_ms=self._audit.clock.now_ms(), actor=actor_of(call), reason=body.reason
+            workspace_id=workspace_id, at_ms=self._audit.clock.now_ms(), actor=_named(call), reason=body.reason
         )
         ended = await self._act(
             call,
@@ -200,7 +226,15 @@ class AdminResources:
             f"workspace {workspace_id}",
             lambda: self._administration.suspend(suspension),
         )
-        return Reply({"workspaceId": workspace_id, "suspended": True, "endedSessions": list(ended)})
+        return Reply(
+            {
+                "workspaceId": workspace_id,
+                "suspended": True,
+                "endedSessions": list(ended),
+                "wasSuspended": earlier is not None,
+                "suspension": suspension_json(earlier or suspension),
+            }
+        )
 
     @Route(
         "POST",
@@ -211,17 +245,26 @@ class AdminResources:
         params={"id": Param.UUID},
         body=ActBody,
         rate=RateClass.NONE,
+        errors=(Code.NOT_FOUND,),
     )
     async def unsuspend(self, call: Call) -> Reply:
-        """Has no effect on a workspace that is not suspended."""
+        """Has no effect on a workspace that is not suspended; the answer says so."""
         workspace_id = call.params["id"]
-        await self._act(
+        lifted = await self._act(
             call,
             AuditAction.WORKSPACE_UNSUSPEND,
             f"workspace {workspace_id}",
             lambda: self._administration.unsuspend(workspace_id),
         )
-        return Reply({"workspaceId": workspace_id, "suspended": False, "endedSessions": []})
+        return Reply(
+            {
+                "workspaceId": workspace_id,
+                "suspended": False,
+                "endedSessions": [],
+                "wasSuspended": lifted.was_suspended,
+                "isOperator": lifted.is_operator,
+            }
+        )
 
     @Route(
         "GET",
@@ -237,6 +280,28 @@ class AdminResources:
         query: AuditQuery = call.query
         found = await self._audit.entries.entries(after_id=query.after, limit=query.limit, target=query.target)
         return Reply({"items": [audit_json(entry) for entry in found]})
+
+    async def _acts_on(self, status: SessionStatus) -> list[AuditEntry]:
+        """What administrators did to a session; if none of them ended it by name, the suspension that ended it."""
+        acts = acts_of(await self._entries(f"session {status.terms.id}"))
+        is_by_name = any(act.action is AuditAction.SESSION_END and act.outcome == AuditOutcome.DONE for act in acts)
+        if status.ended_at_ms is None or status.end_reason is not EndReason.PLATFORM_ENDED or is_by_name:
+            return acts
+        for side in (status.terms.consumer_workspace_id, status.operator_workspace_id):
+            entries = [] if side is None else await self._entries(f"workspace {side}")
+            before = [act for act in acts_of(entries) if act.action in _SUSPENSIONS and act.at_ms <= status.ended_at_ms]
+            if before and before[-1].action is AuditAction.WORKSPACE_SUSPEND:
+                acts.append(before[-1])
+        return sorted(acts, key=lambda act: act.id)
+
+    async def _entries(self, target: str) -> list[AuditEntry]:
+        """Every entry of the audit log about a target, oldest first."""
+        entries: list[AuditEntry] = []
+        while more := await self._audit.entries.entries(
+            after_id=entries[-1].id if entries else 0, limit=_READ_AT_ONCE, target=target
+        ):
+            entries.extend(more)
+        return entries
 
     async def _act(self, call: Call, action: AuditAction, target: str, work: Callable[[], Awaitable[T]]) -> T:
         body: ActBody = call.body

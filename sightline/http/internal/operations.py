@@ -14,6 +14,7 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.http.audit import Act, Audit
 from sightline.http.budgets import RateClass
+from sightline.http.internal.admin import actor_of
 from sightline.http.pipeline.call import Call, Raw, Reply
 from sightline.http.pipeline.routes import Param, Route
 from sightline.http.schemas.base import Query, iso, iso_or_none
@@ -28,8 +29,6 @@ DONE: Final = frozenset({SettlementState.CONFIRMED, SettlementState.WRITTEN_OFF}
 UNSETTLED: Final = tuple(state for state in SettlementState if state not in DONE)
 LISTED_MAX: Final = 1_000
 REVIVE_TIMEOUT_S: Final = 10.0
-UNNAMED: Final = "internal listener"
-"""The actor of calls that name no person."""
 
 
 class WriteOffQuery(Query):
@@ -148,7 +147,7 @@ class OperationResources:
         if counts is None or actor_id not in counts.parked:
             raise RefusedError(Refusal(Code.NOT_FOUND, "actors:parked", "No such actor is parked"))
         await self._audit.record(
-            Act(UNNAMED, AuditAction.ACTOR_REVIVE, f"{kind} {actor_id}"),
+            Act(actor_of(call), AuditAction.ACTOR_REVIVE, f"{kind} {actor_id}"),
             lambda: self._registry.revive(kind, actor_id, timeout_s=REVIVE_TIMEOUT_S),
         )
         return Reply({"kind": kind, "id": actor_id, "revived": True})
@@ -182,7 +181,7 @@ class OperationResources:
         query: WriteOffQuery = call.query
         session_id = call.params["id"]
         record = await self._audit.record(
-            Act(UNNAMED, AuditAction.SETTLEMENT_WRITE_OFF, f"session {session_id}", query.reason),
+            Act(actor_of(call), AuditAction.SETTLEMENT_WRITE_OFF, f"session {session_id}", query.reason),
             lambda: self._write_off(session_id, query.reason),
         )
         log.warning("settlement_written_off", session_id=session_id, reason=query.reason)

@@ -5,7 +5,7 @@ from typing import Final, final
 
 from sightline.actors.payment_hold import PaymentHold
 from sightline.domain.books.differences import BooksCheck, Difference
-from sightline.domain.errors import RefusedError
+from sightline.domain.errors import ChainUnavailableError, RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.settlement import ChainPayment, UnknownPayments
 from sightline.http.audit import Act, Audit
@@ -94,7 +94,10 @@ class PaymentResources:
     )
     async def reconcile(self, _call: Call) -> Reply:
         """Recompute everything that is final from the chain."""
-        check, differences = await self._compare()
+        try:
+            check, differences = await self._compare()
+        except ChainUnavailableError as error:
+            raise RefusedError(Refusal(Code.UNAVAILABLE, "chain:unavailable", str(error))) from error
         return Reply(
             {
                 "comparedAt": iso(check.at_ms),

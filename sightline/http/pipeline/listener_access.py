@@ -110,7 +110,8 @@ class ListenerAccess(Value, kw_only=True):
                 raise ApiError(
                     Code.NOT_AUTHENTICATED,
                     "internal:token",
-                    "The listener's bearer token is missing or wrong; `sightline admin token` prints it",
+                    "The listener's bearer token is missing or wrong; `sightline admin token` prints it where the "
+                    "settings are those of the server",
                 )
 
 

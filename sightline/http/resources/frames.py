@@ -230,6 +230,7 @@ class FrameResources:
         if is_named(call.headers.get("if-none-match"), etag(reply.sequence, is_signed=is_signed)):
             return Raw(status=304, headers=headers)
         picture = await self._picture(session_id, reply, feed, is_signed=is_signed)
+        self._services.broker.reads.note_picture(feed, call.workspace_id)
         return Raw(headers=(("content-type", "image/jpeg"), *headers), body=picture)
 
     def _signs(self, is_asked: bool) -> bool:
@@ -322,6 +323,7 @@ class FrameResources:
             picture = await self._picture(session_id, reply, feed, is_signed=is_signed)
             headers = (*feed_headers(feed), *frame_headers(reply, is_signed=is_signed))
             await emit(_part(picture, headers))
+            self._services.broker.reads.note_picture(feed, workspace_id)
             await trio.sleep_until(next_s)
 
 
@@ -391,6 +393,7 @@ class ClipResources:
             ("x-svc-clip-height", str(clip.height)),
             ("x-svc-publisher-epoch", str(clip.publisher_epoch)),
         )
+        self._services.broker.reads.note_picture(feed, call.workspace_id)
         return Raw(headers=headers, body=video)
 
     async def _signed(self, facts: ClipFacts) -> bytes:

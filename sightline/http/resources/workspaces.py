@@ -2,23 +2,25 @@
 
 from typing import Final, final
 
-from sightline.actors.types import NewWorkspace
+from sightline.actors.types import Answer, NewWorkspace
 from sightline.domain.access import Operation, WalletPrincipal, may_call
 from sightline.domain.errors import RefusedError, UnavailableError
 from sightline.domain.geofence import DeviceKind
 from sightline.domain.operator.machine import Patch
 from sightline.domain.operator.model import Availability, WorkspaceRole
+from sightline.domain.operator.model import Workspace as DomainWorkspace
 from sightline.domain.refusal import Code
 from sightline.http.budgets import RateClass
-from sightline.http.pipeline.call import Call, Reply, reply
+from sightline.http.pipeline.call import Call, Reply
 from sightline.http.pipeline.routes import Link, Route
 from sightline.http.resources.own_workspace import require_own_workspace
 from sightline.http.schemas.identity import Challenge, ChallengeBody, challenge_json
 from sightline.http.schemas.workspaces import (
     CreateWorkspaceBody,
+    OwnWorkspace,
     PatchWorkspaceBody,
-    Workspace,
     WorkspaceList,
+    own_workspace_json,
     workspace_json,
 )
 from sightline.http.services import Services
@@ -58,7 +60,7 @@ class Workspaces:
         "Create a workspace; the signing wallet becomes its OWNER",
         rate=RateClass.AUTH,
         body=CreateWorkspaceBody,
-        output=Workspace,
+        output=OwnWorkspace,
         errors=(Code.NOT_AUTHENTICATED, Code.NOT_AUTHORIZED, Code.CONFLICT, Code.AUTHZ_ERROR),
     )
     async def create(self, call: Call) -> Reply:
@@ -83,7 +85,7 @@ class Workspaces:
                 await sign_in.give_back(body.nonce)
             raise
         self._services.wake_watcher()
-        return reply(answer, workspace_json)
+        return await self._own(answer)
 
     @Route(
         "GET",
@@ -112,13 +114,13 @@ class Workspaces:
         TAG,
         "Read the caller's workspace",
         operation=Operation.GET_WORKSPACE,
-        output=Workspace,
+        output=OwnWorkspace,
         errors=(Code.NOT_FOUND,),
     )
     async def read(self, call: Call) -> Reply:
         """The caller's workspace."""
         workspace_id = await require_own_workspace(call, self._services.broker)
-        return reply(await self._services.broker.reads.read_workspace(workspace_id), workspace_json)
+        return await self._own(await self._services.broker.reads.read_workspace(workspace_id))
 
     @Route(
         "PATCH",
@@ -128,7 +130,7 @@ class Workspaces:
         "Change name, availability, coverage or device",
         operation=Operation.RENAME_WORKSPACE,
         body=PatchWorkspaceBody,
-        output=Workspace,
+        output=OwnWorkspace,
         errors=(Code.NOT_FOUND, Code.INVALID_STATE, Code.CONFLICT),
         links=(Link("getWorkspace", {"id": "$response.body#/data/id"}),),
     )
@@ -148,4 +150,8 @@ class Workspaces:
             coverage_radius_m=body.coverage_radius_meters,
             device_kind=DeviceKind(body.device_kind) if body.device_kind is not None else None,
         )
-        return reply(await self._services.broker.patch_workspace(workspace_id, call.caller(), patch), workspace_json)
+        return await self._own(await self._services.broker.patch_workspace(workspace_id, call.caller(), patch))
+
+    async def _own(self, answer: Answer[DomainWorkspace]) -> Reply:
+        until_ms = await self._services.broker.reads.passed_over_until(answer.value)
+        return Reply(own_workspace_json(answer.value, until_ms), answer.at_ms)

@@ -1,7 +1,7 @@
 """Requests and JSON of the administrators' calls on the internal listener."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
 from pydantic import Field, StringConstraints
 
@@ -11,14 +11,14 @@ from sightline.domain.session.status import SessionStatus
 from sightline.http.schemas.base import INTEGER_TEXT, MONEY_PATTERN, TEXT_PATTERN, Input, Query, Uuid, iso, iso_or_none
 from sightline.http.schemas.receipts import receipt_json
 from sightline.http.schemas.sessions import session_json
-from sightline.http.schemas.workspaces import workspace_json
+from sightline.http.schemas.workspaces import own_workspace_json
 from sightline.ports.administration import AuditEntry, Refund, SessionNote, Suspension
 from sightline.ports.chain import ChainConfig
 from sightline.ports.ledger import SettlementRecord
 
 _JUDGED: Final = (
     "maxDurationSeconds", "radiusMeters", "minimumSeconds", "platformFeeBps", "instructions",
-    "endedBy", "fundsState", "holdTxHash",
+    "endedBy", "fundsState", "holdTxHash", "delivery",
 )  # fmt: skip
 """Fields of `Session` that a dispute is judged by, beside those of the list."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=80, pattern=TEXT_PATTERN)]
@@ -44,6 +44,11 @@ class RefundBody(ActBody):
 
     amount_micro_usdc: Annotated[str, StringConstraints(pattern=MONEY_PATTERN, max_length=18)]
     key: Name = Field("1", description="Identifies the refund within the session; a repeat with it pays nothing more")
+
+    @property
+    def stated(self) -> str:
+        """The reason with the amount and the key, by which a reader of the log tells a repeat from a further refund."""
+        return f"{super().stated} (refund {self.key} of {self.amount_micro_usdc} micro-USDC)"
 
 
 class AdoptBody(ActBody):
@@ -137,8 +142,21 @@ def admin_history_json(
         admin_session_json(history.status, slugs)
         | {name: session[name] for name in _JUDGED}
         | {"messagesShown": history.status.messages_shown}
-        | {name: receipt[name] for name in ("meter", "events", "settlement")}
+        | {name: receipt[name] for name in ("meter", "events")}
+        | {"settlement": _settlement_json(receipt["settlement"], record)}
     )
+
+
+def _settlement_json(shown: object, record: SettlementRecord | None) -> dict[str, object]:
+    """Present a settlement as receipts do, but in its own state, with the reason and the tries that parties do not see.
+
+    Args:
+        shown: The settlement of the receipt.
+    """
+    settlement: dict[str, object] = dict(cast("Mapping[str, object]", shown))
+    if record is None or settlement["state"] == "NOT_READY":
+        return settlement | {"reason": None, "tries": 0}
+    return settlement | {"state": record.state, "reason": record.reason, "tries": record.tries}
 
 
 def note_json(note: SessionNote) -> dict[str, object]:
@@ -168,9 +186,11 @@ def suspension_json(suspension: Suspension | None) -> dict[str, object] | None:
     return {"at": iso(suspension.at_ms), "actor": suspension.actor, "reason": suspension.reason}
 
 
-def admin_workspace_json(workspace: Workspace, suspension: Suspension | None) -> dict[str, object]:
+def admin_workspace_json(
+    workspace: Workspace, suspension: Suspension | None, passed_over_until_ms: int | None
+) -> dict[str, object]:
     """Present a workspace with its suspension."""
-    return workspace_json(workspace) | {"suspension": suspension_json(suspension)}
+    return own_workspace_json(workspace, passed_over_until_ms) | {"suspension": suspension_json(suspension)}
 
 
 def audit_json(entry: AuditEntry) -> dict[str, object]:

@@ -78,6 +78,7 @@ class Settlement(Output):
     confirmed_at: Instant | None
     mismatched: bool = Field(description=MISMATCHED_DESCRIPTION)
     refused_for: RefusedFor | None = Field(description=REFUSED_FOR_DESCRIPTION)
+    written_off: bool = Field(description="Whether the administrators gave the payment up: nothing is owed any more")
 
 
 class WalletLimits(Output):
@@ -220,7 +221,7 @@ class Health(Output):
 
 
 def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[str, object]:
-    """Present a settlement as `Settlement`. FAILED and parked ones are PENDING: the server operator resolves them."""
+    """Present a settlement as `Settlement`. FAILED, parked and written-off ones are PENDING."""
     if record is None or record.lane is SettlementLane.VOID:
         return {
             "sessionId": session_id,
@@ -230,6 +231,7 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
             "confirmedAt": None,
             "mismatched": False,
             "refusedFor": None,
+            "writtenOff": False,
         }
     is_mismatched = record.state is SettlementState.MISMATCHED
     is_confirmed = is_mismatched or record.state is SettlementState.CONFIRMED
@@ -254,6 +256,7 @@ def settlement_json(session_id: str, record: SettlementRecord | None) -> dict[st
         "confirmedAt": iso_or_none(record.confirmed_at_ms if is_confirmed else None),
         "mismatched": is_mismatched,
         "refusedFor": _refused_for(record),
+        "writtenOff": record.state is SettlementState.WRITTEN_OFF,
     }
 
 

@@ -57,7 +57,9 @@ class Quote(Output):
     corridor_multiplier: float
     base_rate_per_second_micro_usdc: Money
     expires_at: Instant
-    available_operators: int = Field(description="ONLINE operators that cover the point")
+    available_operators: int = Field(
+        description="ONLINE operators that cover the point, sent a heartbeat within 60 s and have no no-show pause"
+    )
     own_session_id: Uuid | None = Field(
         description="Where availableOperators is 0: your own running session whose operator covers the point"
     )
@@ -125,7 +127,7 @@ class CoverageCell(Output):
 
 
 class Coverage(Output):
-    """Where operators are online, by the cell that contains the centre of their coverage."""
+    """Where operators are free, by the cell that contains the centre of their coverage."""
 
     items: list[CoverageCell]
     next_cursor: None

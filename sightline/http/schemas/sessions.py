@@ -98,7 +98,7 @@ class CreateSessionBody(Input):
     consumer_lease_seconds: Annotated[int, Field(ge=15, le=600), WHOLE] | None = Field(
         default=None,
         description="End the LIVE session (CONSUMER_LOST) when the consumer has not read it, its frames or its events, "
-        "and nobody has watched it by WHEP, for this many seconds",
+        "and nobody on its side has watched it by WHEP, for this many seconds",
     )
     require_coverage: bool = Field(
         default=False,
@@ -238,13 +238,23 @@ class EndedBy(Output):
     id: str = Field(description="Address of the wallet, or keyId of the API key")
 
 
+class Delivery(Output):
+    """Which pictures reached the consumer of a session, exact to some seconds."""
+
+    first_at: Instant
+    last_at: Instant
+    longest_gap_ms: int = Field(description="Longest time between two pictures from the first to the last")
+
+
 class OperatorMessage(Output):
     """A short text of the consumer to the operator."""
 
     number: int = Field(description="Counts the messages of the session from 1")
     sent_at: Instant
     text: str
-    shown: bool = Field(description="Whether the operator's device has said that it has shown it")
+    shown: bool = Field(
+        description="Whether the operator's device has said that it has shown it. It can say so until the session ends"
+    )
 
 
 class Session(Output):
@@ -292,8 +302,12 @@ class Session(Output):
     )
     hold_tx_hash: str | None = Field(description="The transaction by which the escrow contract took the hold")
     messages: list[OperatorMessage] = Field(
-        description="While LIVE: the consumer's newest 10 messages to the operator, oldest first. All are events of "
-        "the session"
+        description="The consumer's newest 10 messages to the operator, oldest first, also after the end. All are "
+        "events of the session. Empty for a session that a server of an earlier version ended"
+    )
+    delivery: Delivery | None = Field(
+        description="Frames and clips that were answered to the consumer or a guest of it, and video that arrived at "
+        "its viewers by their own reports (RTCP). Null if none is known: an external media server does not name viewers"
     )
 
 
@@ -392,6 +406,7 @@ class SharedView(Output):
     radius_meters: int
     started_at: Instant | None
     ended_at: Instant | None
+    max_duration_seconds: int = Field(description="Seconds from the start after which the view ends at the latest")
     whep_url: str | None = Field(description="While LIVE")
     shared_until: Instant | None = Field(description="When the caller's link ends; null for the session's parties")
 
@@ -473,6 +488,7 @@ def session_json(
             }
             for each in status.messages
         ],
+        "delivery": _delivery(status),
     }
 
 
@@ -511,8 +527,20 @@ def shared_view_json(status: SessionStatus, *, play_url: PlayUrl, ends_at_ms: in
         "radiusMeters": terms.radius_m,
         "startedAt": iso_or_none(status.started_at_ms),
         "endedAt": iso_or_none(status.ended_at_ms),
+        "maxDurationSeconds": terms.max_duration_s,
         "whepUrl": _play_url(status, play_url),
         "sharedUntil": iso_or_none(ends_at_ms),
+    }
+
+
+def _delivery(status: SessionStatus) -> dict[str, object] | None:
+    known = status.delivery
+    if known is None:
+        return None
+    return {
+        "firstAt": iso(known.first_at_ms),
+        "lastAt": iso(known.last_at_ms),
+        "longestGapMs": known.longest_gap_ms,
     }
 
 

@@ -1,7 +1,7 @@
 """Webhooks: endpoints, deliveries, and the bodies that are sent. Push subscriptions of browsers."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, TypeAlias, assert_never
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias, assert_never
 
 import orjson
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -62,12 +62,15 @@ EventTypes: TypeAlias = Annotated[
 ]
 
 
+_NAMES_ELSEWHERE: Final = dict.fromkeys(("events", "types", "enabledEvents"), "eventTypes")
+
+
 class CreateWebhookBody(Input):
     """A new endpoint."""
 
     AREA = "webhook"
     REFUSES_MISSPELT = True
-    NAMES_ELSEWHERE: ClassVar[Mapping[str, str]] = dict.fromkeys(("events", "types", "enabledEvents"), "eventTypes")
+    NAMES_ELSEWHERE: ClassVar[Mapping[str, str]] = _NAMES_ELSEWHERE
 
     url: EndpointUrl = Field(description="https; must not resolve to a private address")
     description: Description = ""
@@ -79,6 +82,8 @@ class PatchWebhookBody(Input):
 
     AREA = "webhook"
     REFUSES_NULL = True
+    REFUSES_MISSPELT = True
+    NAMES_ELSEWHERE: ClassVar[Mapping[str, str]] = _NAMES_ELSEWHERE
     model_config: ClassVar = {"json_schema_extra": {"minProperties": 1}}
 
     url: EndpointUrl | None = None
@@ -160,7 +165,8 @@ class Webhook(Output):
     disabled_at: Instant | None
     failing_since: Instant | None = Field(description="First failed attempt since the last delivered one")
     previous_secret_expires_at: Instant | None = Field(
-        description="Until then messages are also signed with the secret from before the last rotation"
+        description="Until then messages are also signed with the secret from before the last rotation. One from "
+        "before an earlier rotation signs until 24 hours after that rotation"
     )
     created_at: Instant
 
@@ -219,7 +225,7 @@ class Replay(Output):
 
 def webhook_json(endpoint: WebhookEndpoint, now_ms: int) -> dict[str, object]:
     """Present an endpoint as `Webhook`."""
-    expires_at_ms = None if endpoint.rotated_at_ms is None else endpoint.rotated_at_ms + ROTATION_MS
+    expires_at_ms = endpoint.rotations_ms[0] + ROTATION_MS if endpoint.rotations_ms else None
     return {
         "id": endpoint.id,
         "url": endpoint.url,

@@ -132,6 +132,15 @@ class Workspace(Output):
     deleted_at: Instant | None
 
 
+class OwnWorkspace(Workspace):
+    """The caller's workspace."""
+
+    passed_over_until: Instant | None = Field(
+        description="Of an operator that is not OFFLINE: until when others are dispatched before it and it cannot "
+        "accept, because its wallet did not start assigned sessions; null if nothing is known of that"
+    )
+
+
 class WorkspaceWithRole(Workspace):
     """A workspace and what the wallet is in it."""
 
@@ -284,6 +293,11 @@ def workspace_json(workspace: DomainWorkspace) -> dict[str, object]:
         "createdByWallet": workspace.created_by_wallet,
         "deletedAt": iso_or_none(workspace.deleted_at_ms),
     }
+
+
+def own_workspace_json(workspace: DomainWorkspace, passed_over_until_ms: int | None) -> dict[str, object]:
+    """Present the caller's workspace as `OwnWorkspace`."""
+    return workspace_json(workspace) | {"passedOverUntil": iso_or_none(passed_over_until_ms)}
 
 
 def member_json(member: DomainMember) -> dict[str, object]:

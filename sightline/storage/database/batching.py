@@ -1,8 +1,11 @@
 """Coalesces concurrent calls into batches (leader and followers).
 
-At most `at_once` batches run at the same time. A call that finds a free slot leads: it takes along the calls that
-wait, serves them as one batch, and then promotes the first waiting call to leader. A single call never waits for
-others, and no task of its own is needed.
+At most `at_once` batches run at the same time. A call that finds a free place leads: it takes along its share of the
+calls that wait, serves them as one batch, and then gives its place to the first waiting call. A single call never waits
+for others, and no task of its own is needed.
+
+A share is an equal part of all calls, those in batches included. If one batch took all that wait, the next one would
+have nothing until it has ended: who prepares calls and who serves them would take turns, and not work at the same time.
 """
 
 from collections import deque
@@ -34,21 +37,25 @@ class Batcher(Generic[C]):
             serve: Serves a batch and stores in each call its result or its error; raises nothing.
         """
         self._serve = serve
+        self._at_once = at_once
         self._batch_max = batch_max
         self._free = at_once
         self._waiting: deque[C] = deque()
+        self._leading = 0
+        """Calls that lead, or are in a batch."""
 
     async def submit(self, call: C) -> None:
-        """Serve a call, in one batch with the calls that wait at that time.
+        """Serve a call, in one batch with calls that wait at that time.
 
         Cancellation: obeyed while the call waits, and it is not served then. Once its batch runs, its result is
         awaited.
         """
-        self._waiting.append(call)
         if self._free:
             self._free -= 1
-            await self._lead()
+            self._leading += 1
+            await self._lead(call)
         else:
+            self._waiting.append(call)
             await self._follow(call)
 
     async def _follow(self, call: C) -> None:
@@ -57,32 +64,40 @@ class Batcher(Generic[C]):
         except trio.Cancelled:
             if call in self._waiting:
                 self._waiting.remove(call)
-                if call.leads:
-                    # Promoted to leader while being cancelled: hand the slot on, or it is lost.
-                    self._promote_next()
+                raise
+            if call.leads:
+                # Made leader while being cancelled, and in no batch: hand the place on, or it is lost.
+                self._leading -= 1
+                self._pass_on()
                 raise
             # The batch was sent: wait for its outcome.
             with trio.CancelScope(shield=True):
                 await call.woken.wait()
         if call.leads:
-            await self._lead()
+            await self._lead(call)
 
-    async def _lead(self) -> None:
-        """Serve the waiting calls, wake them, and promote the next leader."""
-        batch = [self._waiting.popleft() for _ in range(min(self._batch_max, len(self._waiting)))]
+    async def _lead(self, call: C) -> None:
+        """Serve the call with its share of the waiting ones, wake them, and pass the place on."""
+        share = -(-(len(self._waiting) + self._leading) // self._at_once)
+        others = min(share, self._batch_max, len(self._waiting) + 1) - 1
+        batch = [call, *(self._waiting.popleft() for _ in range(others))]
+        self._leading += others
         try:
             # Shielded: other callers depend on it. The deadline of the unit of work bounds it.
             with trio.CancelScope(shield=True):
                 await self._serve(batch)
         finally:
-            for call in batch:
-                call.woken.set()
-            self._promote_next()
+            for served in batch:
+                served.woken.set()
+            self._leading -= len(batch)
+            self._pass_on()
 
-    def _promote_next(self) -> None:
+    def _pass_on(self) -> None:
+        """Make the first waiting call a leader. It waits no more: another place that is free goes to another call."""
         if not self._waiting:
             self._free += 1
             return
-        leader = self._waiting[0]
+        self._leading += 1
+        leader = self._waiting.popleft()
         leader.leads = True
         leader.woken.set()

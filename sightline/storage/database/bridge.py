@@ -25,8 +25,8 @@ from msgspec import Struct, field
 from sightline.domain.errors import StoreUnavailableError
 from sightline.domain.value import Value, replace
 from sightline.ports.tracing import Tracer
-from sightline.storage.database.pool import ConnectionPool, PoolOptions
-from sightline.storage.database.work import NOT_CONNECTED, Unit, Work, WorkKind
+from sightline.storage.database.pool import NOT_CONNECTED, ConnectionPool, PoolOptions
+from sightline.storage.database.work import Unit, Work, WorkKind
 
 T = TypeVar("T")
 log = structlog.get_logger()

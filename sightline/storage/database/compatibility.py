@@ -4,8 +4,7 @@ from typing import Final
 
 from sightline.domain.errors import StoreUnavailableError
 from sightline.storage.database.bridge import Database
-from sightline.storage.database.pool import Connection, PoolOptions, connect
-from sightline.storage.database.work import NOT_CONNECTED
+from sightline.storage.database.pool import NOT_CONNECTED, Connection, PoolOptions, connect
 
 PROBE_KEY: Final = 5_300_046
 """First key of the advisory lock that two connections compete for; any constant number works. The second is the process

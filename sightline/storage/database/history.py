@@ -58,8 +58,18 @@ class DatabasePosition(Value, kw_only=True):
     signed: int
     """Transactions that relayers have signed."""
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a server has ever used the database: the first thing that one writes is that it takes its shards."""
+        return self.take_overs > 0 or self.signed > 0
+
     def difference(self, found: "DatabasePosition") -> str | None:
         """Say why a database cannot be the one that was at this position before; None if it can."""
+        if not found.is_used and self.is_used:
+            return (
+                "it is empty: no server has ever used it, and everything that was stored before is missing: shards "
+                f"were taken {self.take_overs} times and {self.signed} transactions were signed"
+            )
         known, named = self.system_identifier, found.system_identifier
         if known is not None and named is not None and named != known:
             return f"its system identifier is {named}, and {known} was used before"

@@ -8,7 +8,7 @@ so a connection is released without a reset query and keeps its prepared stateme
 import asyncio
 from collections import deque
 from functools import partial
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import asyncpg
 
@@ -54,6 +54,10 @@ async def connect(options: PoolOptions) -> Connection:
     return await connect_first(urls_of_hosts(options.dsn), partial(_connect_to, options))
 
 
+NOT_CONNECTED: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""What opening a connection may raise, and using one whose server ends; a missed timeout is an OSError."""
+
+
 async def primaries_of(options: PoolOptions, *, timeout_ms: int) -> dict[str, DatabasePosition]:
     """Ask all hosts of the URL, and return those that can be reached and accept writes, whatever the guard says."""
     asked = replace(options, guard=None, connect_timeout_ms=timeout_ms)
@@ -61,12 +65,12 @@ async def primaries_of(options: PoolOptions, *, timeout_ms: int) -> dict[str, Da
     async def ask(url: str) -> DatabasePosition | None:
         try:
             connection = await _connect_to(asked, url)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        except NOT_CONNECTED:
             return None
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
                 return await read_position(connection)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except NOT_CONNECTED:
             return None
         finally:
             connection.terminate()

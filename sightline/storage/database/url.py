@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 SCHEMES: Final = ("postgresql", "postgres")
 SESSION_ATTRIBUTES: Final = "target_session_attrs"
@@ -88,5 +88,5 @@ def _query(parts: SplitResult) -> dict[str, str]:
 
 def _join(parts: SplitResult, *, netloc: str | None = None, query: Mapping[str, str] | None = None) -> str:
     """Like `parts.geturl()`, which leaves out the // that libpq needs if there is no host."""
-    text = parts.query if query is None else urlencode(query, safe="/")
+    text = parts.query if query is None else urlencode(query, safe="/", quote_via=quote)
     return f"{parts.scheme}://{parts.netloc if netloc is None else netloc}{parts.path}{'?' if text else ''}{text}"

@@ -16,10 +16,8 @@ import enum
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar, final
 
-import asyncpg
-
 from sightline.domain.errors import InvariantError, OutcomeUnknownError, StoreUnavailableError
-from sightline.storage.database.pool import Connection, ConnectionPool
+from sightline.storage.database.pool import NOT_CONNECTED, Connection, ConnectionPool
 from sightline.storage.database.sqlstate import (
     READ_ONLY,
     SqlstateMeaning,
@@ -37,9 +35,6 @@ ROLLBACK_TIMEOUT_S = 1.0
 
 ATTEMPTS_MAX = 4
 """Runs of a unit that the database undoes each time."""
-
-NOT_CONNECTED = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""What opening a connection may raise."""
 
 
 class WorkKind(enum.Enum):

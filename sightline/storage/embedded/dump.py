@@ -28,7 +28,7 @@ CONNECT_TIMEOUT_S: Final = "2"
 
 
 class DumpError(Exception):
-    """A Postgres tool failed; the message is its last line of output."""
+    """A Postgres tool failed; the message is its last line of output that is no hint."""
 
 
 def embedded_dsn(directory: Path) -> str:
@@ -122,5 +122,7 @@ class PostgresTools:
 
 
 def _last_line(tool: str, output: bytes) -> str:
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    said = output.decode(errors="replace").splitlines()
+    # libpq writes a hint below the cause and indents it: "Is the server running on that host and accepting ...?"
+    lines = [line.strip() for line in said if line.strip() and not line[0].isspace()]
     return f"{tool}: {lines[-1] if lines else 'no output'}".removeprefix(f"{tool}: {tool}: ") or tool

@@ -117,10 +117,10 @@ class PostgresAdminStore:
         values = (suspension.workspace_id, suspension.at_ms, suspension.actor, suspension.reason)
         await self._database.run(lambda connection: connection.execute(SUSPEND, *values))
 
-    async def unsuspend(self, workspace_id: str) -> None:
-        """Remove a suspension."""
-        statement = "DELETE FROM workspace_suspension WHERE workspace_id = $1"
-        await self._database.run(lambda connection: connection.execute(statement, workspace_id))
+    async def unsuspend(self, workspace_id: str) -> bool:
+        """Remove a suspension. False if there is none."""
+        statement = "DELETE FROM workspace_suspension WHERE workspace_id = $1 RETURNING true"
+        return bool(await self._database.run(lambda connection: connection.fetchval(statement, workspace_id)))
 
     async def add_note(self, note: SessionNote) -> None:
         """Append a note."""

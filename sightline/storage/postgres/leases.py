@@ -22,8 +22,7 @@ from sightline.ports.leases import (
 )
 from sightline.storage.database.bridge import Database
 from sightline.storage.database.migrate import require_known_schema
-from sightline.storage.database.pool import Connection, PoolOptions, connect
-from sightline.storage.database.work import NOT_CONNECTED
+from sightline.storage.database.pool import NOT_CONNECTED, Connection, PoolOptions, connect
 from sightline.system.clock import boot_now_ms
 
 TICK_EVERY_S: Final = 0.5

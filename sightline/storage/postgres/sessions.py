@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sightline.domain.session.codec import from_doc, to_doc
 from sightline.domain.session.messages import Event, EventKind
-from sightline.domain.session.model import Live, Session, SessionState
+from sightline.domain.session.model import Delivery, Live, MediaCheckpoint, Session, SessionState
 from sightline.ports.store import (
     ABANDONED_READ,
     Committed,
@@ -41,7 +41,8 @@ CREATE: Final = (
 _FOR_FUNDS: Final = (RejectedWhy.FUNDS, RejectedWhy.UNFUNDED)
 
 _LOAD = """
-SELECT s.doc, s.version, m.proved_at_ms FROM session s LEFT JOIN media_proof m ON m.session_id = s.id WHERE s.id = $1
+SELECT s.doc, s.version, m.proved_at_ms, m.delivered_first_ms, m.delivered_last_ms, m.delivered_gap_ms
+FROM session s LEFT JOIN media_proof m ON m.session_id = s.id WHERE s.id = $1
 """
 
 _OF_OPERATOR = """
@@ -72,10 +73,13 @@ ORDER BY sequence LIMIT $3
 
 # Sorted, so that two checkpoints lock their rows in one order.
 _PROVE_MEDIA = """
-INSERT INTO media_proof AS m (session_id, proved_at_ms)
-SELECT * FROM unnest($1::uuid[], $2::bigint[]) AS p(session_id, proved_at_ms) ORDER BY 1
-ON CONFLICT (session_id) DO UPDATE SET proved_at_ms = excluded.proved_at_ms
-WHERE m.proved_at_ms < excluded.proved_at_ms
+INSERT INTO media_proof AS m (session_id, proved_at_ms, delivered_first_ms, delivered_last_ms, delivered_gap_ms)
+SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) ORDER BY 1
+ON CONFLICT (session_id) DO UPDATE SET
+  proved_at_ms = greatest(m.proved_at_ms, excluded.proved_at_ms),
+  delivered_first_ms = least(m.delivered_first_ms, excluded.delivered_first_ms),
+  delivered_last_ms = greatest(m.delivered_last_ms, excluded.delivered_last_ms),
+  delivered_gap_ms = greatest(m.delivered_gap_ms, excluded.delivered_gap_ms)
 """
 
 
@@ -171,7 +175,7 @@ async def _close_money(connection: Connection, write: SessionWrite) -> None:
 async def load_session(database: Database, session_id: str) -> StoredSession | None:
     """Read a session and, while it is LIVE, the heartbeats recorded since its last write."""
 
-    async def unit(connection: Connection) -> tuple[Session, int | None, list[Any]] | None:
+    async def unit(connection: Connection) -> tuple[Session, MediaCheckpoint | None, list[Any]] | None:
         row = await connection.fetchrow(_LOAD, session_id)
         if row is None:
             return None
@@ -181,15 +185,15 @@ async def load_session(database: Database, session_id: str) -> StoredSession | N
             later = await heartbeats.rows_since(
                 connection, phase.operator.workspace_id, phase.started_at_ms, phase.location.last_sequence
             )
-        return session, row["proved_at_ms"], later
+        return session, _checkpoint_of(row), later
 
     found = await database.read(unit)
     if found is None:
         return None
-    session, proved_at_ms, rows = found
+    session, media, rows = found
     return StoredSession(
         session=session,
-        media_proved_at_ms=proved_at_ms,
+        media=media,
         heartbeats=tuple(heartbeats.heartbeat_of(row) for row in rows),
     )
 
@@ -238,8 +242,23 @@ def _event(row: Mapping[str, Any]) -> Event:
     return Event(EventKind(row["kind"]), row["at_ms"], facts)
 
 
-async def checkpoint_media(database: Database, proofs: Mapping[str, int]) -> None:
-    """Move the sessions' media proofs forward."""
-    if proofs:
-        ids, instants = list(proofs), list(proofs.values())
-        await database.run(lambda connection: connection.execute(_PROVE_MEDIA, ids, instants))
+def _checkpoint_of(row: Mapping[str, Any]) -> MediaCheckpoint | None:
+    if row["proved_at_ms"] is None:
+        return None
+    first_ms, last_ms, gap_ms = row["delivered_first_ms"], row["delivered_last_ms"], row["delivered_gap_ms"]
+    delivery = None if first_ms is None else Delivery(first_ms, last_ms, gap_ms)
+    return MediaCheckpoint(proved_at_ms=row["proved_at_ms"], delivery=delivery)
+
+
+async def checkpoint_media(database: Database, checkpoints: Mapping[str, MediaCheckpoint]) -> None:
+    """Join the checkpoints with the earlier ones of their sessions."""
+    if checkpoints:
+        found = [(each.proved_at_ms, each.delivery) for each in checkpoints.values()]
+        columns = (
+            list(checkpoints),
+            [proved_at_ms for proved_at_ms, _ in found],
+            [None if delivery is None else delivery.first_at_ms for _, delivery in found],
+            [None if delivery is None else delivery.last_at_ms for _, delivery in found],
+            [None if delivery is None else delivery.longest_gap_ms for _, delivery in found],
+        )
+        await database.run(lambda connection: connection.execute(_PROVE_MEDIA, *columns))

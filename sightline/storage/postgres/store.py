@@ -6,7 +6,7 @@ from typing import final
 from sightline.domain.conduct import Conduct
 from sightline.domain.operator.model import Workspace
 from sightline.domain.pricing import Quote
-from sightline.domain.session.model import Session, SessionState
+from sightline.domain.session.model import MediaCheckpoint, Session, SessionState
 from sightline.domain.units import DAY_MS
 from sightline.ports.store import (
     Committed,
@@ -96,9 +96,9 @@ class PostgresStore:
         """Return the recorded events of a session after a sequence."""
         return await sessions.session_events(self._database, session_id, after=after, limit=limit)
 
-    async def checkpoint_media(self, proofs: Mapping[str, int]) -> None:
+    async def checkpoint_media(self, checkpoints: Mapping[str, MediaCheckpoint]) -> None:
         """Record when media was last proved."""
-        await sessions.checkpoint_media(self._database, proofs)
+        await sessions.checkpoint_media(self._database, checkpoints)
 
     async def write_workspace(self, write: WorkspaceWrite) -> Committed | Rejected:
         """Store one workspace step."""

@@ -47,6 +47,8 @@ RESEND_MAX: Final = 5
 """Retransmissions of one packet; a viewer that still misses it asks for a keyframe."""
 SLOW_SHARE: Final = 0.7
 """Share of the measured rate that keyframes take; the rest is for audio and retransmissions."""
+ALL_LOST: Final = 255 / 256
+"""Loss in a receiver report that says that nothing arrived."""
 THIN_KEY_EVERY_MS: Final = 4_000.0
 """How often a keyframe is asked for on behalf of such a viewer."""
 RESEND_MAX_PER_S: Final = 400
@@ -371,9 +373,16 @@ class Viewer:
     """One WHEP viewer."""
 
     def __init__(
-        self, resource: str, *, needs_key: Callable[["Viewer"], None], choose_layer: Callable[["Viewer"], None]
+        self,
+        resource: str,
+        *,
+        workspace_id: str,
+        needs_key: Callable[["Viewer"], None],
+        choose_layer: Callable[["Viewer"], None],
     ) -> None:
+        """`workspace_id`: whose play URL it uses; empty if the URL is bound to none."""
         self.resource = resource
+        self.workspace_id = workspace_id
         self.peer: RtcPeer | None = None
         self.video: VideoLeg | None = None
         self.audio: AudioLeg | None = None
@@ -381,6 +390,10 @@ class Viewer:
         self._choose_layer = choose_layer
         self._reports_sent: dict[int, float] = {}  # middle 32 bits of a report's NTP time -> when it was sent
         self._asked_ms = 0.0
+        self._octets_reported = 0
+        self.has_received = False
+        self.receives = False
+        """Whether it has reported, since this was last set to False, that video arrives."""
 
     def on_packet(self, data: bytes, rtcp: bool, now_ms: float) -> None:
         """Handle RTCP feedback; media from a viewer is ignored."""
@@ -398,6 +411,10 @@ class Viewer:
             self._needs_key(self)
 
     def _on_report(self, video: VideoLeg, fraction: float, lsr: int, dlsr: int, now_ms: float) -> None:
+        # A report of nothing lost says nothing while nothing is sent.
+        if video.octets > self._octets_reported and fraction < ALL_LOST:
+            self.receives = True
+        self._octets_reported = video.octets
         sent_ms = self._reports_sent.get(lsr)
         rtt_ms = now_ms - sent_ms - dlsr / 65.536 if sent_ms is not None else None
         if video.reported(fraction, rtt_ms, now_ms):

@@ -7,7 +7,7 @@ publisher is reported after a grace time only, because a phone that changes its 
 
 import math
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, Protocol, final
 
 import structlog
 
@@ -35,13 +35,29 @@ REPLAY_ANYWAY_MS: Final = 700.0
 log = structlog.get_logger()
 
 
+class Emit(Protocol):
+    """Takes a media event, with what `MediaEvent` has."""
+
+    def __call__(
+        self,
+        session_id: str,
+        kind: MediaKind,
+        at_ms: int,
+        viewers: tuple[str, ...] = (),
+        receiving: tuple[str, ...] = (),
+        /,
+    ) -> None:
+        """Take it; never blocks."""
+        ...
+
+
 @final
 class LiveInput:
     """One live input.
 
     Args:
         clip_max_bytes: Memory that the input may use now for clips.
-        emit: Takes (session id, kind, Unix time in ms) of each media event.
+        emit: Takes each media event.
         wall_ms: Unix time. `now_ms` arguments elsewhere are the loop's monotonic milliseconds.
     """
 
@@ -53,7 +69,7 @@ class LiveInput:
         threads: PictureThreads,
         budget: DecoderBudget,
         clip_max_bytes: Callable[[], int],
-        emit: Callable[[str, MediaKind, int], None],
+        emit: Emit,
         wall_ms: Callable[[], int],
         mono_ms: Callable[[], float],
     ) -> None:
@@ -303,6 +319,8 @@ class LiveInput:
 
     def viewer_closed(self, viewer: Viewer) -> None:
         """Remove a viewer."""
+        if viewer.receives:
+            self._report_watched(self._wall_ms())
         self.viewers.pop(viewer.resource, None)
         self._joining.pop(viewer.resource, None)
 
@@ -323,9 +341,18 @@ class LiveInput:
         elif self._gone_since_ms is not None and self.pending is None:
             self._watch_absence(wall_ms)
         self._report_viewers(now_ms, wall_ms)
-        if self.viewers and now_ms - self._reported_watched_ms >= WATCHED_EVERY_MS:
+        is_first = any(viewer.receives and not viewer.has_received for viewer in self.viewers.values())
+        if is_first or (self.viewers and now_ms - self._reported_watched_ms >= WATCHED_EVERY_MS):
             self._reported_watched_ms = now_ms
-            self._emit(self.session_id, MediaKind.WATCHED, wall_ms)
+            self._report_watched(wall_ms)
+
+    def _report_watched(self, wall_ms: int) -> None:
+        workspaces = {viewer.workspace_id for viewer in self.viewers.values()}
+        receiving = {viewer.workspace_id for viewer in self.viewers.values() if viewer.receives}
+        for viewer in self.viewers.values():
+            viewer.has_received |= viewer.receives
+            viewer.receives = False
+        self._emit(self.session_id, MediaKind.WATCHED, wall_ms, tuple(workspaces), tuple(receiving))
 
     def _watch_publisher(self, ingest: Ingest, now_ms: float, wall_ms: int) -> None:
         ingest.report(now_ms)

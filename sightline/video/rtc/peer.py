@@ -60,10 +60,13 @@ async def with_resolved_names(net: NetOptions) -> NetOptions:
     """
     bound = list(net.bind_addresses) or host_addresses(ipv6=net.ipv6)
     pairs = zip(bound, net.advertised_addresses, strict=False)
-    return replace(net, advertised_addresses=tuple([await _resolved(name, address) for address, name in pairs]))
+    return replace(
+        net, advertised_addresses=tuple([await resolved(name, address) or address for address, name in pairs])
+    )
 
 
-async def _resolved(name: str, bound: str) -> str:
+async def resolved(name: str, bound: str) -> str | None:
+    """The address of an advertised host name, of the same kind as the bound one; None if there is none in RESOLVE_S."""
     with suppress(ValueError):
         return str(ipaddress.ip_address(name))
     family = socket.AF_INET6 if ":" in bound else socket.AF_INET
@@ -72,7 +75,7 @@ async def _resolved(name: str, bound: str) -> str:
             rows = await asyncio.get_running_loop().getaddrinfo(name, None, family=family, type=socket.SOCK_DGRAM)
     except (OSError, TimeoutError) as error:
         log.warning("media_name_unresolved", advertised=name, error=repr(error))
-        return bound
+        return None
     return str(rows[0][4][0])
 
 

@@ -6,10 +6,11 @@ from typing import Final, final
 
 from sightline.domain.value import Value
 from sightline.video.options import NetOptions
-from sightline.video.rtc.peer import choose_addresses, with_resolved_names
+from sightline.video.rtc.peer import choose_addresses, resolved, with_resolved_names
 
 PROBE: Final = b"sightline self-test"
 PROBE_S: Final = 0.6
+UNRESOLVED: Final = "the host name has no address: the bound address is sent to clients instead"
 
 
 @final
@@ -68,7 +69,9 @@ async def check_addresses(net: NetOptions) -> list[AddressCheck]:
     """Send a datagram to each address that is advertised, and report those that do not arrive."""
     ports = range(net.udp_port_min, net.udp_port_max + 1) if net.udp_port_min else range(1)
     pairs = choose_addresses(await with_resolved_names(net), "")
+    names = [(bind, name) for bind, name in choose_addresses(net, "") if await resolved(name, bind) is None]
     checks = list(await asyncio.gather(*(_check(bind, advertised, ports) for bind, advertised in pairs)))
+    checks += [AddressCheck(bind=bind, advertised=name, ok=False, problem=UNRESOLVED) for bind, name in names]
     if all(ipaddress.ip_address(advertised).is_loopback for _, advertised in pairs):
         problem = "only loopback works: browsers and other machines cannot connect"
         checks.append(AddressCheck(bind="*", advertised="*", ok=False, problem=problem))

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, final
 
 import structlog
@@ -20,7 +20,6 @@ from sightline.ports.video import (
     FrameMissingReason,
     FrameQuery,
     FrameReply,
-    MediaKind,
     SignalReply,
     SignalRequest,
 )
@@ -29,7 +28,7 @@ from sightline.video.ipc.framing import Header
 from sightline.video.media.decoder_budget import DecoderBudget
 from sightline.video.media.egress import AudioLeg, VideoLeg, Viewer
 from sightline.video.media.ingest import Ingest
-from sightline.video.media.live_input import DELETED, LiveInput
+from sightline.video.media.live_input import DELETED, Emit, LiveInput
 from sightline.video.media.picture_threads import PictureThreads
 from sightline.video.options import NetOptions, Options
 from sightline.video.rtc.peer import Certificates, RtcPeer, transport_section
@@ -81,12 +80,10 @@ class MediaServer:
     """The live inputs and peers of one worker.
 
     Args:
-        emit: Takes each media event as (session id, kind, Unix time in ms).
+        emit: Takes each media event.
     """
 
-    def __init__(
-        self, options: Options, *, clock: Clock, ids: Ids, emit: Callable[[str, MediaKind, int], None]
-    ) -> None:
+    def __init__(self, options: Options, *, clock: Clock, ids: Ids, emit: Emit) -> None:
         self._options = options
         # asyncio.get_running_loop asks the kernel for the process id at each call, before Python 3.12.
         self._loop_time = asyncio.get_running_loop().time
@@ -146,7 +143,7 @@ class MediaServer:
             )
             self._readers[session_id] = asyncio.create_task(reader.run())
 
-    def close(self, session_id: str) -> None:
+    def close(self, session_id: str, reason: str = "session over") -> None:
         """Disconnect an input's peers and remove it. Idempotent."""
         reader = self._readers.pop(session_id, None)
         if reader is not None:
@@ -155,8 +152,8 @@ class MediaServer:
         if live is not None:
             for session in list(self._sessions.values()):
                 if session.session_id == session_id:
-                    session.peer.close("session over")
-            live.close("session over")
+                    session.peer.close(reason)
+            live.close(reason)
             self._closed_decoded += live.tap.decoded
             self._closed_encoded += live.tap.encoded
 
@@ -185,8 +182,12 @@ class MediaServer:
         peer = next((each.peer for each in self._sessions.values() if each.peer.ufrag == ufrag), None)
         return peer is not None and peer.take_connection(sock, packet)
 
-    async def signal(self, session_id: str, request: SignalRequest) -> SignalReply:
-        """Answer one POST, PATCH or DELETE. Raises no error for invalid client input."""
+    async def signal(self, session_id: str, request: SignalRequest, workspace_id: str = "") -> SignalReply:
+        """Answer one POST, PATCH or DELETE. Raises no error for invalid client input.
+
+        Args:
+            workspace_id: Whose play URL an offer to play uses; empty if the URL is bound to none.
+        """
         live = self._inputs.get(session_id)
         if live is None:
             return signalling.problem(404, "No such live input")
@@ -199,7 +200,7 @@ class MediaServer:
         try:
             if request.kind == "whip":
                 return await self._publish(live, request)
-            return await self._play(live, request)
+            return await self._play(live, request, workspace_id)
         except SdpError as error:
             return signalling.problem(422, "The offer cannot be accepted", str(error))
         except OSError as error:
@@ -311,14 +312,16 @@ class MediaServer:
         await self._connect(resource, peer, live, request, offer, role)
         return self._created(live, request, resource, offer, agreement.sections, transport)
 
-    async def _play(self, live: LiveInput, request: SignalRequest) -> SignalReply:
+    async def _play(self, live: LiveInput, request: SignalRequest, workspace_id: str) -> SignalReply:
         offer = _parsed(request)
         if isinstance(offer, SignalReply):
             return offer
         ssrcs = (self._random32(), self._random32(), self._random32())
         agreement = agree_play(offer, live=live.live_codec, profile=live.live_profile, stream="sightline", ssrcs=ssrcs)
         resource = self._ids.uuid()
-        viewer = Viewer(resource, needs_key=live.viewer_needs_key, choose_layer=live.choose_layer)
+        viewer = Viewer(
+            resource, workspace_id=workspace_id, needs_key=live.viewer_needs_key, choose_layer=live.choose_layer
+        )
 
         def on_closed(reason: str) -> None:
             self._forget(resource)
@@ -433,7 +436,7 @@ class MediaServer:
     async def stop(self) -> None:
         """Close all inputs and wait until their sockets are closed."""
         for session_id in list(self._inputs):
-            self.close(session_id)
+            self.close(session_id, "server stops")
         await self._finish_closing()
         self._threads.stop()
 

@@ -10,6 +10,7 @@ import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any, Final, final
 
 import structlog
@@ -43,10 +44,12 @@ class Worker:
         self._events: list[list[Any]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _emit(self, session_id: str, kind: MediaKind, at_ms: int) -> None:
+    def _emit(
+        self, session_id: str, kind: MediaKind, at_ms: int, viewers: Sequence[str] = (), receiving: Sequence[str] = ()
+    ) -> None:
         if not self._events:
             asyncio.get_running_loop().call_soon(self._flush_events)
-        self._events.append([session_id, kind.value, at_ms])
+        self._events.append([session_id, kind.value, at_ms, viewers, receiving])
 
     def _flush_events(self) -> None:
         events, self._events = self._events, []
@@ -105,7 +108,7 @@ class Worker:
             return messages.clip_to_wire(await media_server.clip(header["session"], header["seconds"]))
         if op == "signal":
             request = messages.request_from_wire(header["request"], body)
-            return messages.reply_to_wire(await media_server.signal(header["session"], request))
+            return messages.reply_to_wire(await media_server.signal(header["session"], request, header["viewer"]))
         if op == "open":
             for entry in header["inputs"]:
                 media_server.open(entry["session"], read=entry["read"])

@@ -1,16 +1,21 @@
 """Sessions whose amount the escrow contract holds from before their start (FUNDS_POLICY=escrow)."""
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from sightline_client import ApiError, AsyncChain, TrustedDeployment
+from sightline.domain.units import usdc_text
+from sightline_client import ApiError, AsyncChain, ChainError, TrustedDeployment
 from sightline_client.escrow import sign_mandate
+from sightline_client.models import Statement
 from sightline_client.video.assets import clip_path
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
@@ -128,6 +133,71 @@ async def test_a_payer_without_gas_and_allowance_signs_and_the_rest_returns_to_i
         books = json.loads(compared.stdout)["books"]
         assert (books["differences"], books["events"]) == (0, 5), "open, charge, return, and the gas of both"
         assert await server.stop() == 0
+
+
+async def test_a_payer_saves_the_statement_and_sends_no_call_that_the_contract_would_refuse(
+    server: Server, tmp_path: Path
+) -> None:
+    await server.start()
+    consumer = await a_tenant(server.url, "CONSUMER", "consumer")
+    operator = await a_tenant(server.url, "SUPPLIER", "operator")
+    await go_online(server.url, operator)
+    own = {"SIGHTLINE_API_KEY": consumer.key, "SIGHTLINE_WALLET_KEY": consumer.wallet.private_key}
+    env = os.environ | own | {"SIGHTLINE_URL": server.url}
+
+    async def sightline(*words: str) -> tuple[int | None, str]:
+        command = [sys.executable, "-m", "sightline_client", *words]
+        done = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True, env=env)
+        return done.returncode, (done.stdout + done.stderr).decode()
+
+    async with Api(server.url, key=consumer.key) as watcher, Api(server.url, key=operator.key) as device:
+        config = await watcher.get("/config")
+        chain, node = AsyncChain(config["rpcUrl"]), ("--rpc-url", config["rpcUrl"])
+        await watcher.post("/wallet/faucet", amountMicroUsdc=str(FUNDS))
+        await tracked(watcher, FUNDS)
+        path = f"/sessions/{(await signed_session(watcher, consumer))['id']}"
+        await watcher.post(f"{path}/dispatch")
+        await device.post(f"{path}/start")
+
+        file = tmp_path / "statement.json"
+        code, said = await sightline("save-statement", path.rpartition("/")[2], str(file))
+        assert (code, f"`sightline reclaim {file} --rpc-url URL`" in said) == (0, True)
+        assert "--rpc-url URL` pays its operator from an hour after the session's latest end" in said
+        answer = tmp_path / "answer.json"
+        answer.write_text(json.dumps({"statusCode": 200, "data": await watcher.get(f"{path}/statement")}))
+        hold = json.loads(file.read_bytes())["hold"]
+        latest_end = hold["openedAt"] + DURATION_S
+        two_days = 172_800
+        for call, saved, delay_s in (
+            ("claim", answer, 3_600),
+            ("reclaim", file, two_days),
+            ("reclaim", answer, two_days),
+        ):
+            code, said = await sightline(call, str(saved), *node)
+            possible = f"from {datetime.fromtimestamp(latest_end + delay_s, UTC):%Y-%m-%d %H:%M} UTC"
+            assert (code, possible in said, "Nothing was sent." in said) == (1, True, True)
+        for changed, reason in (
+            ({"maxAmount": str(int(hold["maxAmount"]) + 1)}, "was extended"),
+            ({"sessionIdHash": "0x" + "ab" * 32}, "holds nothing for session"),
+        ):
+            statement = Statement.model_validate(json.loads(file.read_bytes()) | {"hold": hold | changed})
+            with pytest.raises(ChainError, match=f"{reason}.* Nothing was sent"):
+                await chain.reclaim(consumer.wallet, statement)
+
+        await watcher.post(f"{path}/end")
+        await tracked(watcher, FUNDS)
+        for call in ("claim", "reclaim"):
+            code, said = await sightline(call, str(file), *node)
+            assert (code, "has closed session" in said, "Nothing was sent." in said) == (1, True, True)
+        settled = await until(
+            lambda: watcher.get(f"/settlements/{path.rpartition('/')[2]}"),
+            lambda seen: seen["state"] == "CONFIRMED",
+            "settlement is confirmed",
+        )
+        code, said = await sightline("save-statement", path.rpartition("/")[2], str(file))
+        done = f"The session is settled without a charge in {settled['txHash']}: nothing is left to claim"
+        assert (code, done in said, "`sightline claim" in said) == (0, True, False)
+        assert int(await chain.call("eth_getTransactionCount", consumer.wallet.address, "latest"), 16) == 0
 
 
 async def test_a_payer_that_spent_its_funds_is_told_at_the_start_and_may_start_when_it_has_them(
@@ -329,6 +399,6 @@ async def test_a_day_of_a_mandate_that_is_used_up_refuses_a_session_before_an_op
         with pytest.raises(ApiError) as refused:
             await watcher.post("/sessions", **asked)
         assert (refused.value.status, refused.value.detail) == (402, "session:mandate")
-        assert f"leaves {rate * left_s / 1e6:.6f} USDC for the rest of today (UTC)" in str(refused.value)
+        assert f"leaves {usdc_text(rate * left_s)} USDC for the rest of today (UTC)" in str(refused.value)
         assert f"at most {left_s} s" in str(refused.value)
         await watcher.post("/sessions", **{**asked, "maxDurationSeconds": left_s})

@@ -43,6 +43,9 @@ async def give_mandate(watcher: Api, consumer: Tenant) -> None:
     await AsyncChain(settings.rpc_url).approve(
         consumer.wallet, token=settings.usdc_address, spender=settings.settlement_address, amount=FUNDS
     )
+    await until(
+        lambda: watcher.get("/wallet"), lambda seen: seen["availableMicroUsdc"] == str(FUNDS), "the allowance is read"
+    )
 
 
 async def test_a_signed_extension_is_held_before_it_counts_and_its_rest_returns(server: Server) -> None:
@@ -88,6 +91,11 @@ async def test_a_signed_extension_is_held_before_it_counts_and_its_rest_returns(
         await tracked(watcher, FUNDS - hold - more)
         assert (await watcher.get("/wallet"))["escrowedMicroUsdc"] == str(hold + more)
         assert (await books_of(server))["differences"] == 0, "while the hold is open"
+        ledger = await watcher.get("/wallet/events")
+        taken = [each for each in ledger["items"] if each["toAddress"] == escrow]
+        assert [(each["amountMicroUsdc"], each["sessionId"]) for each in taken] == [
+            (str(more), session["id"]), (str(hold), session["id"]),
+        ]  # fmt: skip
 
         await watcher.post(f"{path}/end")
         await until(

@@ -5,7 +5,7 @@ import pytest
 from sightline.domain.errors import RefusedError
 from sightline.domain.escrow import ConsentKind
 from sightline.domain.session.model import Session
-from sightline.domain.units import MicroUsdc
+from sightline.domain.units import MicroUsdc, usdc_text
 from sightline.domain.value import replace
 from sightline.ports.ledger import SettlementState
 from sightline.storage.postgres.money.extensions import PostgresExtensions
@@ -98,6 +98,7 @@ async def test_a_payer_without_the_amount_is_refused_and_nothing_is_added_later(
         with pytest.raises(RefusedError) as refused:
             await service.escrow.extend_hold(session)
         assert refused.value.refusal.detail == "session:fundsNotHeld"
+        assert f"the {usdc_text(MORE)} USDC of an extension by {MORE_S} s" in refused.value.refusal.message
         row = await PostgresExtensions(stage.database).extension(session.extending.id)
         assert row is not None
         assert (row.state, row.attempts) == (SettlementState.WRITTEN_OFF, ())

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from eth_abi.abi import decode, encode
 
 from sightline.chain.contracts.abi import (
     APPROVAL_TOPIC,
@@ -21,6 +22,7 @@ from sightline.chain.contracts.abi import (
     topic_address,
 )
 from sightline.chain.rpc.client import JsonRpc, RpcOptions
+from sightline.chain.rpc.multicall import AGGREGATE3, MULTICALL3
 from sightline.chain.watcher.events import ZERO_ADDRESS, bloom_mask
 from sightline.ports.ledger import ChainIdentity
 from sightline.system.ids import SystemIds
@@ -75,6 +77,8 @@ class ScriptedNode:
         """UTC days for which it was asked what was spent."""
         self.lost_logs: set[str] = set()
         self.lost_receipts: set[str] = set()
+        self.has_bodies = True
+        """Whether the node gives blocks with their whole transactions."""
         self.receipt_fees: dict[str, str] = {}
         """Fields of all receipts with fees beside the gas."""
         self.receipts_from: str | None = None
@@ -85,6 +89,13 @@ class ScriptedNode:
         """Most blocks of one query of logs by range; None means any number."""
         self.pruned_below = 0
         """The first block whose state the node still has."""
+        self.deployed_at = 0
+        """Number of the block in which token and contract were deployed."""
+        self.has_multicall = False
+        self.calls_max: int | None = None
+        """Maximum number of calls in one `aggregate3` before it runs out of gas; None means no limit."""
+        self.asked: list[str] = []
+        """The methods of all requests."""
         self.is_down = False
         self.data_of_logs: str | None = None
         """Wrong data that all logs of a range report."""
@@ -115,6 +126,7 @@ class ScriptedNode:
 
     async def answer(self, request: Request, forward: Forward) -> Response | None:
         head = {"jsonrpc": "2.0", "id": request["id"]}
+        self.asked.append(request["method"])
         try:
             return head | {"result": getattr(self, "_" + request["method"])(*request["params"])}
         except LookupError as error:
@@ -142,6 +154,14 @@ class ScriptedNode:
             if block.block_hash == block_hash:
                 return block
         raise LookupError(block_hash)
+
+    def _eth_getBlockByHash(self, block_hash: str, is_full: bool) -> dict[str, Any] | None:  # noqa: N802
+        assert is_full
+        if not self.has_bodies:
+            return None
+        view = self._by_hash(block_hash).view()
+        sent = [{"hash": each, "from": self.senders.get(each, RELAYER)} for each in view["transactions"]]
+        return view | {"transactions": sent}
 
     def _eth_getLogs(self, query: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: N802
         if "blockHash" in query:
@@ -174,11 +194,26 @@ class ScriptedNode:
                 return place | {"from": self.senders.get(tx_hash, RELAYER), "logs": logs}
         return None
 
+    def _eth_getCode(self, address: str, _: str) -> str:  # noqa: N802
+        assert address == MULTICALL3
+        return "0x60" if self.has_multicall else "0x"
+
     def _eth_call(self, call: dict[str, Any], pin: dict[str, str]) -> str:
         block = self._by_hash(pin["blockHash"])
         if block.number < self.pruned_below:
             raise LookupError("the state is pruned")
+        if block.number < self.deployed_at:
+            return "0x"
         data = bytes.fromhex(call["data"][2:])
+        if data[:4] == AGGREGATE3:
+            (calls,) = decode(["(address,bool,bytes)[]"], data[4:])
+            if self.calls_max is not None and len(calls) > self.calls_max:
+                raise LookupError("out of gas")
+            results = [self._read(inner, block) for _, _, inner in calls]
+            return "0x" + encode(["(bool,bytes)[]"], [[(True, bytes.fromhex(each[2:])) for each in results]]).hex()
+        return self._read(data, block)
+
+    def _read(self, data: bytes, block: Block) -> str:
         account = "0x" + data[16:36].hex()
         logs = [log for old in self.blocks[: block.number + 1] for log in old.logs]
         if data[:4] == BALANCE_OF:

@@ -7,6 +7,7 @@ import pytest
 
 from sightline.chain.rpc.client import JsonRpc
 from sightline.chain.rpc.reader import RpcReader
+from sightline.chain.watcher.logs import NEAR_BLOCKS
 from sightline.chain.watcher.watcher import Watcher, WatcherOptions
 from sightline.domain.errors import ChainUnavailableError
 from sightline.domain.settlement import UnknownPayments
@@ -168,6 +169,7 @@ async def test_the_cursor_stays_while_the_sender_is_not_known(post: Post) -> Non
     block = post.pay(SESSION, 60)
     post.bury()
     post.node.lost_receipts = {block.logs[0]["transactionHash"]}
+    post.node.has_bodies = False
     with pytest.raises(ChainUnavailableError, match="is not there"):
         await post.catch_up()
     assert await post.ledger.chain_head() == before
@@ -183,3 +185,104 @@ async def test_a_receipt_of_another_block_does_not_say_who_sent_a_payment(post: 
         await post.catch_up()
     post.node.receipts_from = None
     assert (await post.catch_up()).count == 1
+
+
+@pytest.fixture
+async def late() -> AsyncIterator[Post]:
+    """A chain whose watcher has an empty database and has not begun."""
+    node = ScriptedNode()
+    node.mine()
+    async with open_scripted(node) as rpc:
+        yield Post(node, rpc)
+
+
+async def test_an_empty_database_does_not_know_the_earlier_payments_of_its_relayer(late: Post) -> None:
+    block = late.pay(SESSION, 60)
+    late.pay(OTHER_SESSION, 0)
+    late.bury()
+    assert await late.catch_up() == UnknownPayments(count=2, amount_micro=60)
+    assert [each.block_number for each in await late.ledger.payments.unknown_payments(limit=10)] == [
+        block.number, block.number + 1,
+    ]  # fmt: skip
+
+
+async def test_an_empty_database_finds_payments_that_are_older_than_the_blocks_read_by_header(late: Post) -> None:
+    late.pay(SESSION, 60)
+    for _ in range(2 * NEAR_BLOCKS):
+        late.node.mine()
+    late.pay(OTHER_SESSION, 7)
+    late.bury()
+    assert await late.catch_up() == UnknownPayments(count=2, amount_micro=67)
+
+
+async def test_a_new_service_with_a_key_of_its_own_takes_no_earlier_payments_for_its_own(late: Post) -> None:
+    late.pay(SESSION, 60, sender=OTHER_RELAYER)
+    late.bury()
+    assert await late.catch_up() == UnknownPayments()
+
+
+async def test_an_earlier_payment_whose_block_is_replaced_does_not_count(late: Post) -> None:
+    late.pay(SESSION, 60)
+    late.node.mine()
+    await late.catch_up()
+    late.node.fork(2)
+    for salt in ("a", "b", "c", "d"):
+        late.node.mine(salt=salt)
+    assert await late.catch_up() == UnknownPayments()
+
+
+async def test_an_empty_database_has_no_cursor_before_the_earlier_payments_are_read(late: Post) -> None:
+    block = late.pay(SESSION, 60)
+    late.bury()
+    late.node.lost_receipts = {block.logs[0]["transactionHash"]}
+    late.node.has_bodies = False
+    with pytest.raises(ChainUnavailableError, match="is not there"):
+        await late.catch_up()
+    assert await late.ledger.chain_head() is None
+    late.node.lost_receipts = set()
+    assert (await late.catch_up()).count == 1
+
+
+async def test_an_error_in_the_newest_blocks_does_not_read_the_older_ones_again(late: Post) -> None:
+    late.pay(SESSION, 60)
+    for _ in range(2 * NEAR_BLOCKS):
+        late.node.mine()
+    block = late.pay(OTHER_SESSION, 7)
+    late.bury()
+    watcher = late.watcher()
+    late.node.lost_receipts = {block.logs[0]["transactionHash"]}
+    late.node.has_bodies = False
+    with pytest.raises(ChainUnavailableError, match="is not there"):
+        await watcher.watch_once()
+    late.node.lost_receipts = set(late.node.senders.keys() - late.node.lost_receipts)
+    while await watcher.watch_once():
+        pass
+    assert await late.ledger.payments.unknown() == UnknownPayments(count=2, amount_micro=67)
+
+
+@pytest.mark.parametrize(("sender", "count"), [(RELAYER, 1), (OTHER_RELAYER, 0)])
+async def test_a_node_without_an_index_of_old_transactions_says_by_their_block_who_sent_them(
+    late: Post, sender: str, count: int
+) -> None:
+    block = late.pay(SESSION, 60, sender=sender)
+    late.bury()
+    late.node.lost_receipts = {block.logs[0]["transactionHash"]}
+    assert (await late.catch_up()).count == count
+    assert await late.ledger.chain_head() is not None
+
+
+@pytest.mark.parametrize("forgetful", [0, 1])
+async def test_an_earlier_payment_counts_if_one_of_two_endpoints_still_has_its_log(forgetful: int) -> None:
+    nodes = [ScriptedNode(), ScriptedNode()]
+    nodes[1].blocks = nodes[0].blocks
+    async with open_scripted(*nodes) as rpc:
+        post = Post(nodes[0], rpc)
+        nodes[forgetful].lost_logs = {post.pay(SESSION, 60).block_hash}
+        for _ in range(2 * NEAR_BLOCKS):
+            post.node.mine()
+        nodes[1 - forgetful].is_down = True
+        with pytest.raises(ChainUnavailableError):
+            await post.catch_up()
+        assert await post.ledger.chain_head() is None, "one of two endpoints may have forgotten payments"
+        nodes[1 - forgetful].is_down = False
+        assert await post.catch_up() == UnknownPayments(count=1, amount_micro=60)

@@ -12,7 +12,7 @@ from sightline.chain.contracts.abi import (
     TRANSFER_TOPIC,
     address_topic,
 )
-from sightline.chain.contracts.escrow import OPENED_TOPIC, RECLAIMED_TOPIC
+from sightline.chain.contracts.escrow import EXTENDED_TOPIC, OPENED_TOPIC, RECLAIMED_TOPIC
 from sightline.chain.watcher.events import (
     ZERO_ADDRESS,
     Log,
@@ -241,6 +241,11 @@ def sessions_of(*logs: Log) -> list[str | None]:
     """The session of each transfer."""
     events = {event.log_index: event.session_id_hash for event in read_logs(logs, ESCROWED).events}
     return [events[log.log_index] for log in logs if log.topics[0] == TRANSFER_TOPIC]
+
+
+def test_what_an_extension_takes_belongs_to_its_session() -> None:
+    extended = replace(a_log(EXTENDED_TOPIC, SESSION, data=word(100) + word(300), at=0), address=SETTLEMENT)
+    assert sessions_of(extended, moved(ALICE, SETTLEMENT, 100, at=1)) == [SESSION]
 
 
 @pytest.mark.parametrize("hashes", [("0xt1", "0xt2"), ("0xt2", "0xt1")])

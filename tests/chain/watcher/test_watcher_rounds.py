@@ -156,6 +156,21 @@ async def test_a_chain_that_stands_still_for_five_seconds_is_looked_at_once_a_se
     assert [at for at in seen if at > 8_000] == [8_200, 8_400, 8_600, 8_800]
 
 
+async def test_old_readings_do_not_make_a_chain_that_stands_still_be_looked_at_more_often(
+    post: Post, autojump_clock: Any
+) -> None:
+    await post.track(ALICE)
+    watcher, seen = post.watcher(poll_ms=200, idle_ms=1_000, sweep_ms=1_000, sweep_every_ms=3_000), set[int]()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watcher.run)
+        for step in range(1_200):
+            await trio.sleep_until(step / 100)
+            seen.add(watcher.seen_at_ms)
+        nursery.cancel_scope.cancel()
+    assert sorted(at for at in seen if at > 5_000) == [6_000, 7_000, 8_000, 9_000, 10_000, 11_000]
+    assert await post.read_at_ms(ALICE) == [9_000]
+
+
 async def test_an_endpoint_that_fails_is_asked_less_and_less_often(post: Post, autojump_clock: Any) -> None:
     post.node.is_down = True
     watcher = post.watcher(poll_ms=200)

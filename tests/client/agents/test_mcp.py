@@ -169,8 +169,16 @@ async def purchase(client: Client) -> None:
 
 async def a_wish(client: Client, place: tuple[float, float] = PLACE) -> dict[str, Any]:
     """Arguments of request_view with a new quote."""
+    return wish_of(await a_quote(client, place), place)
+
+
+async def a_quote(client: Client, place: tuple[float, float] = PLACE) -> dict[str, Any]:
     lat, lng = place
-    quote = json_of(await call(client, "check_place", lat=lat, lng=lng, seconds=SECONDS))
+    return json_of(await call(client, "check_place", lat=lat, lng=lng, seconds=SECONDS))
+
+
+def wish_of(quote: dict[str, Any], place: tuple[float, float] = PLACE) -> dict[str, Any]:
+    lat, lng = place
     return {"lat": lat, "lng": lng, "seconds": SECONDS, "quote_id": quote["quoteId"], "max_charge_usdc": "5"}
 
 
@@ -218,11 +226,14 @@ async def test_a_user_who_can_be_asked_decides_whether_a_view_is_requested(
     user = User("decline")
     async with open_client(transport, shop.server.url, shop.consumer.key, mode, "auto", user) as client:
         before = await known_ids(client)
-        for user.action, user.approves in (("decline", True), ("cancel", True), ("accept", False), ("accept", None)):
-            assert "DECLINED" in await refusal(client, "request_view", **await a_wish(client))
+        quotes = [await a_quote(client) for _ in range(5)]  # their price depends on who else is online
+        *declined, approved = map(wish_of, quotes)
+        answers = (("decline", True), ("cancel", True), ("accept", False), ("accept", None))
+        for (user.action, user.approves), wish in zip(answers, declined, strict=True):
+            assert "DECLINED" in await refusal(client, "request_view", **wish)
         assert await known_ids(client) == before
         user.action, user.approves = "accept", True
-        wish = await a_wish(client)
+        wish = approved
         session = json_of(await call(client, "request_view", **wish))
         again = json_of(await call(client, "request_view", **wish))
         assert again["sessionId"] == session["sessionId"]
@@ -235,8 +246,9 @@ async def test_a_user_who_can_be_asked_decides_whether_a_view_is_requested(
         other = await refusal(client, "request_view", **wish | {"max_charge_usdc": "0.000001"})
         assert other == over, "whatever the other arguments are"
     # Several processes may serve HTTP, and another one does not know the price.
-    price = None if transport == "http" else usdc(session["holdUsdc"])
-    assert user.questions == [question(*PLACE, SECONDS, usdc("5"), price)] * 5, "not again for a quote that is used"
+    prices = [None if transport == "http" else usdc(quote["priceUsdc"]) for quote in quotes]
+    asked = [question(*PLACE, SECONDS, usdc("5"), price) for price in prices]
+    assert user.questions == asked, "not again for a quote that is used"
 
 
 @pytest.mark.parametrize(("transport", "mode"), [("memory", "auto"), ("http", "auto"), ("http", "legacy")])
@@ -276,7 +288,10 @@ async def test_an_agent_extends_a_view_within_its_limit_once_after_its_user_was_
                 client, "extend_view", **more | {"session_id": "nope"}, max_charge_usdc="5"
             )
     place = "11.000000, 11.000000"
-    text = f"Sightline: extend the running view at {place} to {SECONDS + 60} s in all, for at most 5 USDC in all?"
+    text = (
+        f"Sightline: extend the running view at {place} by 60 s, to {SECONDS + 60} s in all, for up to "
+        f"{(rate * (SECONDS + 60)).normalize():f} USDC in all; your limit is 5 USDC?"
+    )
     assert user.questions[1:] == [text] * 2, "not for what is refused, nor for what adds nothing"
 
 

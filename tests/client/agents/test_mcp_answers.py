@@ -5,19 +5,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 import trio
 from mcp import Client
 
-from sightline.ports.ledger import SettlementState, WalletReading
+from sightline.ports.ledger import SettlementState
 from sightline.ports.video import ClipMissing, ClipMissingReason
 from sightline_client import AsyncSightline, usdc
-from sightline_client.mcp_answers import VERIFY_AGAIN
-from sightline_client.mcp_confirm import Confirm, question
+from sightline_client.mcp_answers import NEW_QUOTE, VERIFY_AGAIN
+from sightline_client.mcp_confirm import Confirm, extension_question, question
 from sightline_client.mcp_server import build_server
+from tests.client.commands.program import sightline
 from tests.http.fakes import a_clip
-from tests.http.money.test_wallet import see_block
+from tests.http.money.test_wallet import fund
 from tests.http.world import BERLIN, Party, World, data_of, open_world
 
 PLACE = {"lat": BERLIN["lat"], "lng": BERLIN["lng"], "seconds": 60}
@@ -28,19 +30,6 @@ async def agent_of(world: World, party: Party) -> AsyncIterator[Client]:
     built = build_server(lambda _: AsyncSightline(world.base_url, party.plaintext), lambda _: Confirm.NEVER)
     async with Client(built) as client:
         yield client
-
-
-async def fund(world: World, party: Party, micro_usdc: int) -> None:
-    """Let the wallet of a party have a balance and an allowance."""
-    head = await world.ledger.chain_head()
-    number = 1 if head is None else head.number + 1
-    reading = WalletReading(
-        address=party.account.address.lower(),
-        balance_micro=micro_usdc,
-        allowance_micro=micro_usdc,
-        block_number=number,
-    )
-    await see_block(world, number, readings=(reading,))
 
 
 async def refusal(client: Client, tool: str, **arguments: Any) -> str:
@@ -318,3 +307,36 @@ async def test_a_quote_for_fewer_seconds_is_named_with_both_numbers() -> None:
             said = await refusal(other, "request_view", **wish | {"seconds": 300})
             assert said.startswith("INVALID_INPUT (pricing:quoteMismatch): The quote is for 60 s at ")
             assert said.endswith("Get a quote for what is requested, or request what the quote is for.")
+
+
+async def test_a_quote_that_has_expired_or_is_not_known_says_to_ask_again() -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        async with agent_of(world, consumer) as client:
+            quote_id = (await client.call_tool("check_place", PLACE)).structured_content["quoteId"]
+            wish: dict[str, Any] = PLACE | {"quote_id": quote_id, "max_charge_usdc": "5"}
+            unknown = await refusal(client, "request_view", **wish | {"quote_id": str(UUID(int=7))})
+            world.clock.advance(3_600)
+            expired = await refusal(client, "request_view", **wish)
+    assert unknown.startswith("NOT_FOUND (pricing:quote): there is no quote 00000000-")
+    assert expired.startswith("INVALID_STATE (pricing:quoteExpired): the quote has expired.")
+    for said in (unknown, expired):
+        assert said.endswith(f" {NEW_QUOTE}")
+
+
+async def test_an_extension_says_what_it_added_and_what_the_view_has_in_all() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        session_id = (await world.live(consumer, operator))["id"]
+        has_s = data_of(await consumer.key.get(f"/api/v1/sessions/{session_id}"))["maxDurationSeconds"]
+        async with agent_of(world, consumer) as client:
+            wish = {"session_id": session_id, "seconds": has_s + 60, "max_charge_usdc": "50"}
+            answer = (await client.call_tool("extend_view", wish)).structured_content
+        cli = await sightline(world, consumer, "extend", session_id, "30")
+    assert answer["nextStep"].startswith(f"Added 60 s: the view has {has_s + 60} s from its start now. ")
+    assert f" has 30 s more, {has_s + 90} s in all, " in cli.stdout
+
+
+def test_the_question_about_an_extension_has_what_is_added_and_the_sum() -> None:
+    asked = extension_question(1, 2, 60, 120, usdc("0.5"), usdc("0.14256"))
+    assert asked.endswith("by 60 s, to 120 s in all, for up to 0.14256 USDC in all; your limit is 0.5 USDC?")

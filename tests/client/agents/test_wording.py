@@ -1,5 +1,8 @@
 """What a user reads about a wrong value: the rule, and no term of the library that holds it."""
 
+import os
+import subprocess
+import sys
 from typing import Annotated
 
 import pytest
@@ -47,3 +50,22 @@ def test_a_wrong_value_is_named_by_its_rule(given: dict[str, object], words: str
 def test_a_missing_value_is_missing_and_an_own_message_stays_as_it_is():
     assert in_words("Field required") == "is missing"
     assert in_words("Value error, not a place") == "not a place"
+
+
+BAD_SETTINGS = [
+    ("sightline_client quote 1 2 --api htp://x", {}, "Check --api or SIGHTLINE_URL: write it with http"),
+    ("sightline_client quote 1 2", {"SIGHTLINE_API_KEY": "svc_x"}, "Check SIGHTLINE_API_KEY, or make a new key"),
+    ("sightline_client.mcp_server", {"SIGHTLINE_API_KEY": "svc_x"}, "Check SIGHTLINE_API_KEY, or make a new key"),
+    ("sightline_client.mcp_server", {"SIGHTLINE_URL": "htp://x"}, "Check SIGHTLINE_URL: write it with http"),
+]
+
+
+@pytest.mark.parametrize(("words", "settings", "said"), BAD_SETTINGS)
+def test_a_program_names_the_option_or_variable_that_is_wrong(words: str, settings: dict[str, str], said: str) -> None:
+    env = os.environ | {"SIGHTLINE_URL": "http://127.0.0.1:9", "NO_COLOR": "1", "COLUMNS": "400"} | settings
+    command = [sys.executable, "-m", *words.split()]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (1, 2)
+    assert said in " ".join(done.stderr.split())
+    assert "url=" not in done.stderr
+    assert "key=" not in done.stderr

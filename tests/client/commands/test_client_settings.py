@@ -40,10 +40,10 @@ def test_the_environment_overrides_the_file(home: Path, monkeypatch: pytest.Monk
 
 def test_one_file_can_hold_the_settings_of_server_and_commands(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home / "both.toml"
-    path.write_text(f"port = 8081\n{FILE}")
+    path.write_text(f"port = 8090\n{FILE}")
     monkeypatch.setenv("SIGHTLINE_CONFIG", str(path))
     assert load_client_settings().api_key == "svc_file"
-    assert load_settings({}, config_file=path).settings.port == 8081
+    assert load_settings({}, config_file=path).settings.port == 8090
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,32 @@ from typing import Any, Final
 import pytest
 
 from sightline_client import Receipt
+from sightline_client.commands.funds import spendable_now
 from sightline_client.commands.printing import payment_text, time_text
+from sightline_client.models import StoredMandate, Wallet
 from tests.client.commands.program import sightline
 from tests.http.world import open_world
 
 VECTORS: Final = Path(__file__).parents[3] / "docs" / "vectors" / "receipts.json"
 PAID: Final[dict[str, Any]] = json.loads(VECTORS.read_text())["receipts"][0]["receipt"]
 TX: Final = PAID["settlement"]["txHash"]
+
+
+def test_json_of_a_wallet_says_what_may_be_spent_under_the_mandate_and_with_a_signature() -> None:
+    amounts = {"trackedBalance": "9000000", "trackedAllowance": "5000000", "heldMicroUsdc": "1000000"}
+    of = {"workspaceId": "w", "walletAddress": "0x1", "lastSyncBlock": "1", "updatedAt": "2026-01-01T00:00:00Z"}
+    wallet = Wallet.model_validate(of | amounts | {"availableMicroUsdc": "4000000"})
+    terms = {"payer": "0x1", "maxPerSession": "3000000", "maxPerDay": "5000000", "heldToday": "2500000"}
+    rest = {"maxRatePerSecond": "9", "maxFeeBps": 1, "validUntil": 32_503_680_000, "salt": "0x2"}
+    mandate = StoredMandate.model_validate(terms | rest)
+    said = spendable_now(wallet, True, mandate)
+    assert said["mandate"] == terms | rest | {"leftToday": "2500000"}
+    assert (said["spendableMicroUsdc"], said["spendableSignedMicroUsdc"]) == ("2500000", "8000000")
+    over = mandate.model_copy(update={"valid_until": 1})
+    for unusable in (over, None):
+        said = spendable_now(wallet, True, unusable)
+        assert (said["spendableMicroUsdc"], said["mandate"] is None) == ("0", unusable is None)
+    assert spendable_now(wallet, False, None) == {"spendableMicroUsdc": "4000000"}
 
 
 @pytest.mark.parametrize(
@@ -75,10 +94,12 @@ async def test_keys_are_a_table_and_the_id_of_a_new_one_is_named() -> None:
         minted = await sightline(world, None, "keys", "mint", "a longer label", **key)
         listed = (await sightline(world, None, "keys", "list", **key)).stdout.splitlines()
         key_id = next(line for line in listed if "a longer label" in line).split()[0]
+        own = await sightline(world, None, "keys", "list", **key, SIGHTLINE_API_KEY=minted.stdout.strip())
         wrong = await sightline(world, None, "keys", "mint", "agent", "--scope", "nope", **key)
         unknown = await sightline(world, None, "keys", "revoke", "3fe8a2b0-1c1f-4a6e-9d61-0c9a8d7e6f50", **key)
     assert minted.stderr == f"Its id is {key_id}; `sightline keys revoke {key_id}` revokes it.\n"
     assert len(minted.stdout.splitlines()) == 1
+    assert own.stderr == f"That of SIGHTLINE_API_KEY is {key_id}.\n"
     assert "(apiKey:scopes): --scope must be 'sessions:read', " in wrong.stderr
     title, *rows = listed
     assert title.split() == ["id", "begins", "state", "created", "last", "used", "label", "scopes,", "limits"]

@@ -3,13 +3,17 @@
 import itertools
 import json
 import os
+import re
+import shlex
 import sys
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from random import Random
 from subprocess import PIPE
 from typing import Any
 
+import pytest
 import trio
 
 from sightline_client import Event
@@ -123,9 +127,11 @@ async def test_frames_of_a_running_session_are_saved_and_it_goes_on(tmp_path: Pa
         unsaid = await sightline(world, consumer, "extend", session_id)
     assert "The session is REQUESTED: wait until it is LIVE" in told.stderr
     assert "The session is REQUESTED: wait until it is LIVE" in extended.stderr
-    assert (refused.returncode, refused.stderr) == (
-        1, f"Session {waiting} is REQUESTED. It has frames while it is LIVE.\n",
-    )  # fmt: skip
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(
+        f"Session {waiting} is REQUESTED. It has frames while it is LIVE. No operator has it. Operators that see it may"
+    )
+    assert f"withdraw it with `sightline end {waiting}` and request a new one" in refused.stderr
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [str(path) for path in (tmp_path / "out").iterdir()]
     assert json.loads(as_json.stdout).keys() == {"sessionId", "frame", "ageMs", "meterState"}
@@ -195,7 +201,11 @@ async def test_one_session_is_shown_with_seconds_cost_deadline_and_messages() ->
         mixed = await sightline(world, consumer, "sessions", known["id"], "--state", "LIVE")
         data_of(await consumer.key.post(f"{path}/end"))
         over = await sightline(world, consumer, "sessions", known["id"])
-    assert json.loads(as_json.stdout) == known
+        over_as_json = await sightline(world, consumer, "sessions", known["id"], "--json")
+        of_operator = await sightline(world, operator, "sessions", known["id"])
+    assert json.loads(as_json.stdout) == known | {"refunds": []}
+    over_json = json.loads(over_as_json.stdout)
+    assert (over_json["messages"], over_json["refunds"]) == (known["messages"], [])
     lines = shown.stdout.splitlines()
     assert lines[0] == f"session   {known['id']}, LIVE"
     assert f"deadline  {known['expiresAt'][:19]}Z" in lines
@@ -204,6 +214,48 @@ async def test_one_session_is_shown_with_seconds_cost_deadline_and_messages() ->
     assert (mixed.returncode, "takes no --state" in mixed.stderr) == (2, True)
     assert "ended     the consumer ended it" in over.stdout.splitlines()
     assert "deadline" not in over.stdout
+    assert over.stdout.splitlines()[-2:] == [
+        "message   1, shown to the operator: turn left",
+        "message   2, not shown before the end, as far as is known: hold still",
+    ]
+    assert of_operator.stdout.splitlines()[-2:] == over.stdout.splitlines()[-2:]
+
+
+async def test_a_request_says_that_its_operator_has_not_started_and_what_to_do_if_it_declines() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        await operator.go_online()
+        await operator.beat()
+        assigned = await sightline(world, consumer, "request", "52.52", "13.405")
+        session_id = assigned.stdout.strip()
+        data_of(await operator.key.post(f"/api/v1/sessions/{session_id}/decline"))
+        declined = await sightline(world, consumer, "frames", session_id)
+    assert assigned.returncode == 0
+    assert f"Session {session_id} is ASSIGNED, and costs at most " in assigned.stderr
+    assert f"`sightline sessions {session_id}` says when it is LIVE, and it then runs until" in assigned.stderr
+    step = f"No command dispatches it again: to have another operator, withdraw it with `sightline end {session_id}`"
+    assert f"If the operator declines or does not start, it is REQUESTED again. {step}" in assigned.stderr
+    assert (declined.returncode, "is REQUESTED. It has frames while it is LIVE. No operator" in declined.stderr) == (
+        1, True,
+    )  # fmt: skip
+    assert step in declined.stderr
+
+
+async def test_messages_before_the_newest_ten_are_listed_from_the_events_after_the_end() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        path = f"/api/v1/sessions/{(await world.live(consumer, operator))['id']}"
+        for number in range(1, 12):
+            world.clock.advance(6)
+            world.video.show(path.rpartition("/")[2], number)
+            assert (await operator.beat()).status_code == 200
+            data_of(await consumer.key.post(f"{path}/messages", {"text": f"text {number}"}))
+        data_of(await consumer.key.post(f"{path}/end"))
+        over = await sightline(world, consumer, "sessions", path.rpartition("/")[2])
+    lines = [line for line in over.stdout.splitlines() if line.startswith("message ")]
+    assert re.sub(r"\d{4}-\S+Z", "AT", lines[0]) == "message   1, AT, not known whether it was shown: text 1"
+    assert lines[-1] == "message   11, not shown before the end, as far as is known: text 11"
+    assert len(lines) == 11
 
 
 async def test_an_extension_above_the_highest_charge_says_what_it_pays_for() -> None:
@@ -216,9 +268,28 @@ async def test_an_extension_above_the_highest_charge_says_what_it_pays_for() -> 
         none, some = [await sightline(world, consumer, "extend", live["id"], "60", "--max-charge", it) for it in limits]
         fits = await sightline(world, consumer, "extend", live["id"], "7", "--max-charge", limits[1])
     assert (none.returncode, some.returncode, fits.returncode) == (1, 1, 0)
+    assert "that the session may cost. While a charge is not paid, the wallet gets no further session." in fits.stderr
     assert "above --max-charge" in none.stderr
     assert none.stderr.endswith(" Raise --max-charge.\n")
-    assert some.stderr.endswith(" Request at most 7 s, or raise --max-charge.\n")
+    fitting = f"`sightline extend {live['id']} 7 --max-charge {Decimal(limits[1]).normalize():f}`"
+    assert some.stderr.endswith(f" 7 s fit; for more, raise --max-charge. Run {fitting}.\n")
+
+
+@pytest.mark.parametrize("command", ["watch", "request"])
+async def test_a_price_above_the_highest_charge_names_the_command_that_fits(command: str, tmp_path: Path) -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        rate = Decimal(
+            json.loads((await sightline(world, consumer, "quote", "5", "5", "--json")).stdout)["ratePerSecondMicroUsdc"]
+        )
+        limit = f"{rate * 7 / 1_000_000:f}"
+        options = ["--max-charge", limit, *(("--out", str(tmp_path / "a b")) if command == "watch" else ())]
+        done = await sightline(world, consumer, command, "5", "-5", "--seconds", "60", *options)
+        listed = data_of(await consumer.key.get("/api/v1/sessions"))["items"]
+    fitting = shlex.join(["sightline", command, "--seconds", "7", "5", "-5", *options])
+    assert done.returncode == 1
+    assert done.stderr.endswith(f" 7 s fit; for more, raise --max-charge. Run `{fitting}`.\n")
+    assert listed == []
 
 
 async def test_a_clip_gets_the_suffix_of_its_kind_once(tmp_path: Path) -> None:
@@ -299,14 +370,14 @@ async def test_listen_says_what_happened_to_a_session() -> None:
         known = data_of(await consumer.key.get(f"/api/v1/sessions/{live['id']}"))
     named = f"session    {known['id']}  LIVE"
     assert line() == named
-    assert line(pauseReason="MEDIA_LOST") == f"{named}, paused: the operator's device sends no video"
+    assert line(pauseReason="MEDIA_LOST") == f"{named}, paused: no video of the operator arrives"
     until = known["expiresAt"] = "2026-11-27T12:00:00.000Z"
     longer = known["maxDurationSeconds"] = known["maxDurationSeconds"] + 60
     assert line() == f"{named}, no longer paused, extended to {longer} s, until {until[:19]}Z"
     known["messages"] = [{"number": 1, "sentAt": until, "text": "turn left"}]
     assert line() == f"{named}, message 1: turn left"
     assert line() is None
-    assert line(pauseReason="MEDIA_LOST") == f"{named}, paused: the operator's device sends no video"
+    assert line(pauseReason="MEDIA_LOST") == f"{named}, paused: no video of the operator arrives"
     assert line(pauseReason="MEDIA_LOST") is None
     known |= {"state": "ENDED", "endReason": "CONSUMER_ENDED"}
     ended = f"session    {known['id']}  ENDED, the consumer ended it"
@@ -390,3 +461,36 @@ async def test_listen_tries_for_minutes_after_a_lost_connection_and_says_when_it
             assert again["data"] == first["data"], "the current state"
         process.kill()
         nursery.cancel_scope.cancel()
+
+
+async def test_a_request_waits_for_an_operator_as_long_as_it_is_told() -> None:
+    async with open_world() as world:
+        consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+        none = await sightline(world, consumer, "request", "5", "5", "--wait", "0.1")
+        words = ("request", "52.52", "13.405", "--wait", "60", "--instructions", "turn left")
+        env = os.environ | {"SIGHTLINE_URL": world.base_url, "SIGHTLINE_API_KEY": consumer.plaintext}
+        line = [sys.executable, "-m", "sightline_client", *words]
+        process = await trio.lowlevel.open_process(line, env=env, stdout=PIPE, stderr=PIPE)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = b""
+        with trio.fail_after(60):
+            while b"Waiting for one, at most 60 s." not in said:
+                said += await process.stderr.receive_some()
+            await operator.go_online()
+            printed = b"".join([chunk async for chunk in process.stdout])
+            assert await process.wait() == 0
+        session = data_of(await consumer.key.get(f"/api/v1/sessions/{printed.decode().strip()}"))
+        await process.stderr.aclose()
+    assert none.returncode == 1
+    assert "No operator was available at 5.0, 5.0 within 0.1 s." in none.stderr
+    assert (session["state"], session["instructions"]) == ("ASSIGNED", "turn left")
+
+
+async def test_watch_passes_instructions_to_the_operator(tmp_path: Path) -> None:
+    async with open_world() as world:
+        consumer = await world.party("CONSUMER")
+        words = ("watch", "5", "5", "--wait", "0", "--instructions", "turn left", "--out", str(tmp_path))
+        await sightline(world, consumer, *words)
+        (listed,) = data_of(await consumer.key.get("/api/v1/sessions"))["items"]
+    assert listed["instructions"] == "turn left"

@@ -243,15 +243,19 @@ async def test_a_command_that_has_no_other_end_is_done_when_it_is_stopped(
     assert first.startswith(f"{tmp_path}/".encode() if command == "frames" else b"20")
 
 
-async def test_a_reader_that_wants_no_more_is_no_error() -> None:
+HELP = ("", "--help", "watch --help", "admin", "admin suspend --help", "--version")
+
+
+@pytest.mark.parametrize("words", ["sessions", "wallet --json", "config", "config --set", "doctor", *HELP])
+async def test_a_reader_that_wants_no_more_ends_a_command_as_sigpipe_does(words: str) -> None:
     async with open_world() as world:
-        env = os.environ | {"SIGHTLINE_URL": world.base_url}
-        env["SIGHTLINE_API_KEY"] = (await world.party("CONSUMER")).plaintext
+        env = {name: value for name, value in os.environ.items() if not name.startswith("SIGHTLINE_")}
+        env |= {"SIGHTLINE_URL": world.base_url, "SIGHTLINE_API_KEY": (await world.party("CONSUMER")).plaintext}
         reading, writing = os.pipe()
         os.close(reading)
-        program = [sys.executable, "-m", "sightline_client", "sessions"]
+        program = [sys.executable, "-m", "sightline_client", *words.split()]
         try:
             done = await trio.run_process(program, env=env, stdout=writing, capture_stderr=True, check=False)
         finally:
             os.close(writing)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -4,19 +4,27 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trio
 
 from sightline_client.device import run
 from sightline_client.device.lines import LINE_BYTES_MAX, lines_of
+from sightline_client.models import Session
+from sightline_client.operator import Operator, Position, Report, operator_client
 from tests.client.commands.program import sightline
 from tests.http.world import Party, World, data_of, open_world
 
 
-async def log_until_online_or_offline(world: World, operator: Party, *options: str) -> list[dict[str, Any]]:
-    """Run a device until it has logged the availability of its workspace, and stop it; returns its whole log."""
+async def log_until(
+    world: World, operator: Party, *options: str, until: bytes = b"availability_changed"
+) -> list[dict[str, Any]]:
+    """Run a device until it has logged an event, and stop it; returns its whole log."""
     env = os.environ | {"SIGHTLINE_API_KEY": operator.plaintext}
     line = [sys.executable, "-m", "sightline_client", "device", "--api", world.base_url, "--lat", "1", "--lng", "2"]
     process = await trio.lowlevel.open_process([*line, *options], stderr=subprocess.PIPE, env=env)
@@ -25,7 +33,7 @@ async def log_until_online_or_offline(world: World, operator: Party, *options: s
     with trio.fail_after(60):
         async for chunk in process.stderr:
             said += chunk
-            if b"availability_changed" in said and not is_stopped:
+            if until in said and not is_stopped:
                 is_stopped = True
                 process.terminate()
         assert await process.wait() == 0, said
@@ -34,7 +42,7 @@ async def log_until_online_or_offline(world: World, operator: Party, *options: s
 
 async def test_a_device_of_an_offline_workspace_says_in_words_how_it_gets_sessions() -> None:
     async with open_world() as world:
-        log = await log_until_online_or_offline(world, await world.party("SUPPLIER"))
+        log = await log_until(world, await world.party("SUPPLIER"))
     (found,) = [entry for entry in log if entry["event"] == "availability_changed"]
     assert (found["level"], found["availability"]) == ("warning", "OFFLINE")
     assert "--online" in found["advice"]
@@ -43,22 +51,33 @@ async def test_a_device_of_an_offline_workspace_says_in_words_how_it_gets_sessio
 
 async def test_a_device_says_that_another_one_sends_for_its_workspace() -> None:
     async with open_world() as world:
-        operator, sequence = await world.party("SUPPLIER"), 1_000
+        operator = await world.party("SUPPLIER")
+
+        async def stay_ahead() -> None:
+            """Be the other device: send a higher sequence after each heartbeat of the first one."""
+            own = 0
+            while True:
+                seen = (await operator.beat(sequence=0)).json()["lastSequence"]  # refused: it is too low
+                if seen is not None and seen > own:
+                    own = seen + 1_000
+                    await operator.beat(sequence=own)
+
         env = os.environ | {"SIGHTLINE_API_KEY": operator.plaintext}
         line = [sys.executable, "-m", "sightline_client", "device", "--api", world.base_url, "--lat", "1", "--lng", "2"]
         process = await trio.lowlevel.open_process(line, stderr=subprocess.PIPE, env=env)
         assert process.stderr is not None
         said = b""
         with trio.fail_after(60):
-            async for chunk in process.stderr:
-                said += chunk
-                if b'"other_device"' in said:
-                    process.terminate()
-                elif b"availability_changed" in said:  # after each refusal the other device goes ahead again
-                    while not data_of(await operator.key.get(operator.path))["lastSeenAt"]:  # of its own heartbeat
-                        await trio.lowlevel.checkpoint()
-                    sequence += 1_000
-                    await operator.beat(sequence=sequence)
+            async with trio.open_nursery() as nursery:
+                async for chunk in process.stderr:
+                    said += chunk
+                    if b'"other_device"' in said:
+                        process.terminate()
+                        nursery.cancel_scope.cancel()
+                    elif b"availability_changed" in said and not nursery.child_tasks:
+                        while not data_of(await operator.key.get(operator.path))["lastSeenAt"]:  # of its own heartbeat
+                            await trio.lowlevel.checkpoint()
+                        nursery.start_soon(stay_ahead)
             await process.wait()
     (found,) = [entry for entry in map(json.loads, said.decode().splitlines()) if entry["event"] == "other_device"]
     assert (found["level"], "Stop one of them" in found["advice"]) == ("warning", True)
@@ -67,7 +86,7 @@ async def test_a_device_says_that_another_one_sends_for_its_workspace() -> None:
 async def test_a_workspace_is_online_while_a_device_runs_that_is_told_so() -> None:
     async with open_world() as world:
         operator = await world.party("SUPPLIER")
-        log = await log_until_online_or_offline(world, operator, "--online")
+        log = await log_until(world, operator, "--online")
         shown = (await operator.key.get(operator.path)).json()["data"]
     found, last = [entry for entry in log if entry["event"] == "availability_changed"]
     assert (found["availability"], last["availability"], shown["availabilityState"]) == ("ONLINE", "OFFLINE", "OFFLINE")
@@ -76,6 +95,33 @@ async def test_a_workspace_is_online_while_a_device_runs_that_is_told_so() -> No
     assert without["level"] == "warning"
     assert "--decline-beyond" in without["advice"]
     assert "`sightline area LAT LNG`" in without["advice"]
+
+
+async def test_a_second_device_is_told_of_the_first_and_leaves_its_workspace_online() -> None:
+    async with open_world() as world:
+        operator = await world.party("SUPPLIER")
+        env = os.environ | {"SIGHTLINE_API_KEY": operator.plaintext}
+        line = [sys.executable, "-m", "sightline_client", "device", "--api", world.base_url, "--lat", "1", "--lng", "2"]
+        first = await trio.lowlevel.open_process([*line, "--online"], stderr=subprocess.PIPE, env=env)
+        assert first.stderr is not None
+        with trio.fail_after(60):
+            said = b""
+            while b"availability_changed" not in said:
+                said += await first.stderr.receive_some()
+            while not data_of(await operator.key.get(operator.path))["lastSeenAt"]:
+                await trio.lowlevel.checkpoint()
+            log = await log_until(world, operator, "--online")
+            shown = data_of(await operator.key.get(operator.path))
+            first.terminate()
+            async for chunk in first.stderr:
+                said += chunk
+            assert await first.wait() == 0, said
+        left = data_of(await operator.key.get(operator.path))
+    warning = next(entry for entry in log if entry["event"] == "other_device")
+    assert (warning["level"], "Stop one of them" in warning["advice"]) == ("warning", True)
+    assert log.index(warning) < [entry["event"] for entry in log].index("availability_changed")
+    assert (log[-1]["event"], log[-1]["availability"]) == ("availability_kept", "ONLINE")
+    assert (shown["availabilityState"], left["availabilityState"]) == ("ONLINE", "OFFLINE")
 
 
 async def test_a_device_that_stops_while_it_films_ends_the_session_and_is_offline() -> None:
@@ -110,9 +156,9 @@ async def test_a_device_outside_of_its_area_says_so_and_a_command_moves_the_area
     async with open_world() as world:
         operator = await world.party("SUPPLIER")
         (moved,) = (await sightline(world, operator, "area", "48.1", "11.5", "--radius", "500")).stdout.splitlines()
-        outside = await log_until_online_or_offline(world, operator, "--online")
+        outside = await log_until(world, operator, "--online", until=b"outside_area")
         await sightline(world, operator, "area", "1", "2", "--json")
-        inside = await log_until_online_or_offline(world, operator, "--online")
+        inside = await log_until(world, operator, "--online")
         shown = (await operator.key.get(operator.path)).json()["data"]
     assert moved.endswith("is offered sessions within 500 m of 48.1, 11.5")
     (found,) = [entry for entry in outside if entry["event"] == "outside_area"]
@@ -178,3 +224,76 @@ async def test_a_line_is_read_whole_however_it_arrives_and_one_without_an_end_is
     long = b"x" * LINE_BYTES_MAX
     stream: Any = Chunks(b"on", b"e\r\ntwo\nth", b"ree\n", long, long, b"\nfour\n", b"five")
     assert [line async for line in lines_of(stream)] == [b"one", b"two", b"three", b"", b"four", b"five"]
+
+
+@asynccontextmanager
+async def forwarded(world: World, port: int) -> AsyncIterator[int]:
+    """Forward connections to the server; closes them, and refuses others, when the block is left. Yields the port."""
+    url = urlsplit(world.base_url)
+
+    async def copy(source: trio.SocketStream, target: trio.SocketStream, scope: trio.CancelScope) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for data in source:
+                await target.send_all(data)
+        scope.cancel()
+
+    async def forward(client: trio.SocketStream) -> None:
+        server = await trio.open_tcp_stream(str(url.hostname), url.port or 80)
+        async with server, trio.open_nursery() as both:
+            both.start_soon(copy, client, server, both.cancel_scope)
+            both.start_soon(copy, server, client, both.cancel_scope)
+
+    async with trio.open_nursery() as serving:
+        (listener,) = await serving.start(partial(trio.serve_tcp, forward, port, host="127.0.0.1"))
+        yield int(listener.socket.getsockname()[1])
+        serving.cancel_scope.cancel()
+
+
+async def run_a_device(url: str, key: str, report: Report) -> None:
+    async with operator_client(url, key) as client:
+        here = partial(Position, lat=1.0, lng=2.0)
+
+        async def publish(_: Session) -> None:
+            await trio.sleep_forever()
+
+        await Operator(client, position=here, publish=publish, report=report).run()
+
+
+async def test_a_device_whose_server_is_away_warns_once_and_says_that_it_is_back() -> None:
+    log: list[tuple[str, dict[str, Any]]] = []
+    heard = [trio.Event(), trio.Event()]
+
+    def report(event: str, /, **fields: object) -> None:
+        log.append((event, fields))
+        for number, name in enumerate(("server_lost", "server_back")):
+            if event == name:
+                heard[number].set()
+
+    async with open_world() as world, trio.open_nursery() as working:
+        operator = await world.party("SUPPLIER")
+        with trio.fail_after(60):
+            async with forwarded(world, 0) as port:
+                url = f"http://127.0.0.1:{port}"
+                working.start_soon(run_a_device, url, operator.plaintext, report)
+                while not data_of(await operator.key.get(operator.path))["lastSeenAt"]:
+                    await trio.lowlevel.checkpoint()
+            await heard[0].wait()
+            async with trio.open_nursery() as refusing:
+                attempts = []
+
+                async def hang_up(device: trio.SocketStream) -> None:
+                    attempts.append(device)
+                    await device.aclose()
+                    if len(attempts) == 4:
+                        refusing.cancel_scope.cancel()
+
+                await refusing.start(partial(trio.serve_tcp, hang_up, port, host="127.0.0.1"))
+            async with forwarded(world, port):
+                await heard[1].wait()
+                working.cancel_scope.cancel()
+    lost = [fields for event, fields in log if event == "server_lost"]
+    assert len(lost) == 1, log
+    assert lost[0]["level"] == "warning"
+    assert str(lost[0]["advice"]).startswith("Trying again every 2 s")
+    assert [event for event, _ in log].count("server_back") == 1
+    assert "call_failed" not in [event for event, _ in log]

@@ -31,8 +31,8 @@ def test_sigterm_ends_a_publisher_whose_server_never_answers() -> None:
             publisher.wait()
 
 
-def test_a_publication_that_mediamtx_ended_while_it_began_is_repeated_and_another_refusal_is_not() -> None:
-    answers = [(400, b'{"error":"terminated"}'), (400, b'{"error":"terminated"}'), (400, b'{"error":"no such path"}')]
+def published(answers: list[tuple[int, bytes]]) -> tuple["subprocess.CompletedProcess[str]", int]:
+    """Publish the clip to a server that gives these answers; returns what the publisher did, and its offers."""
     offers: list[bytes] = []
 
     class Refusing(BaseHTTPRequestHandler):
@@ -57,9 +57,33 @@ def test_a_publication_that_mediamtx_ended_while_it_began_is_repeated_and_anothe
         command = [sys.executable, "-m", "sightline_client.video.publish", str(clip_path()), "--whip", url]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         server.shutdown()
-    assert (done.returncode, len(offers)) == (1, 3), done.stderr
+    return done, len(offers)
+
+
+def test_a_publication_that_mediamtx_ended_while_it_began_is_repeated_and_another_refusal_is_not() -> None:
+    ended = (400, b'{"error":"terminated"}')
+    done, offers = published([ended, ended, (400, b'{"error":"no such path"}')])
+    assert (done.returncode, offers) == (1, 3), done.stderr
     assert done.stderr.count("terminated") == 2
     assert done.stderr.endswith('publish: the server answered 400: {"error":"no such path"}\n')
+
+
+def test_a_url_whose_session_does_not_run_is_told_as_such() -> None:
+    done, offers = published([(404, b'{"title":"No such live input"}')])
+    assert (done.returncode, offers) == (1, 1)
+    refusal = "publish: the server answered 404: No such live input. The URL to publish to lives as long as its session"
+    assert done.stderr.startswith(refusal)
+
+
+@pytest.mark.parametrize(("content", "reason"), [("hello", "it is no video. Name"), (None, "No such file")])
+def test_a_file_that_cannot_be_published_is_told_in_words(content: str | None, reason: str, tmp_path: Path) -> None:
+    source = tmp_path / "hello.mp4"
+    if content is not None:
+        source.write_text(content)
+    command = [sys.executable, "-m", "sightline_client.video.publish", str(source), "--whip", "http://127.0.0.1:1/x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Errno" in done.stderr) == (1, False)
+    assert done.stderr.startswith(f"publish: cannot read {source}: {reason}")
 
 
 def test_a_publisher_dies_with_a_parent_that_is_killed() -> None:

@@ -228,3 +228,14 @@ async def test_a_frame_of_a_version_that_is_not_understood_is_dropped(autojump_c
             await trio.sleep(0.1)
             assert here.routes.owner(5) == owner
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_a_server_that_waits_for_nothing_has_no_timer(mock_clock):
+    network = MemoryNetwork()
+    server = Server(network, "here")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.peers.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == float("inf")
+        nursery.cancel_scope.cancel()

@@ -16,10 +16,11 @@ from tests.console.people import (
     come_online,
     request_view,
     sign_up,
+    stop_filming,
 )
 from tests.console.review import Review
 
-BERGEN = (60.391263, 5.322054)
+BERGEN, STAVANGER = (60.391263, 5.322054), (58.969976, 5.733107)
 LEASE_MS = 60_000
 
 
@@ -65,6 +66,13 @@ def test_a_running_view_is_shown_on_every_screen_and_ends_after_its_page_was_clo
             assert asked.value.type == "beforeunload"
             asked.value.accept()
             phone.shows("#next-job", within_ms=LEASE_MS + PATIENCE_MS)
+            again = consumer.page.context.new_page()
+            again.goto(consumer.url + "/")
+            expect(again.locator(".running.over"), "its end is told to who comes back").to_contain_text("USDC")
+            again.locator(".running.over").get_by_role("button", name="Close").click()
+            expect(again.locator(".running")).to_have_count(0)
+            assert not again.evaluate("Object.keys(localStorage).some((each) => each.startsWith('sightline.ran.'))")
+            again.close()
             review.done(operator, phone)
 
 
@@ -85,3 +93,22 @@ def test_a_view_is_ended_from_the_bar_of_another_screen(browser: Browser, server
         consumer.shows(".running .badge.requested")
         consumer.click(".running button")
         expect(consumer.page.locator(".running")).to_have_count(0, timeout=PATIENCE_MS)
+
+
+def test_signing_out_during_a_view_says_first_that_it_goes_on(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, place=STAVANGER) as consumer, a_tab(browser, server.url) as operator:
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        with a_tab(browser, server.url, PHONE, place=STAVANGER) as phone:
+            come_online(phone, camera_link(operator))
+            request_view(consumer, "North gate")
+            phone.click("#start")
+            consumer.picture("playing", within_ms=PATIENCE_MS)
+            consumer.click(".menu summary")
+            consumer.page.get_by_role("button", name="Sign out").click()
+            consumer.shows(".menu .confirm", "A view is running, and is charged until it ends.")
+            consumer.click("#sign-out-sure")
+            consumer.page.wait_for_selector("#test-wallet", timeout=PATIENCE_MS)
+            stop_filming(phone)
+            assert consumer.problems == phone.problems == []

@@ -38,7 +38,9 @@ def test_a_menu_closes_by_escape_by_a_press_elsewhere_by_another_page_and_by_a_j
 
         sign_up(operator, "Pier Cams", "SUPPLIER")
         come_online(phone, camera_link(operator))
-        phone.shows(".card .empty", "No open requests")
+        phone.shows("#no-open-requests", "No open requests")
+        offline = phone.page.get_by_role("button", name="Go offline")
+        expect(offline, "on the first screen of the phone").to_be_in_viewport()
         phone.page.evaluate("scrollTo(0, 0)")
         phone.page.locator("#camera-menu summary").focus()
         phone.page.keyboard.press("Enter")

@@ -11,6 +11,7 @@ from tests.console.people import (
     ConsoleServer,
     a_tab,
     add_funds,
+    all_three,
     camera_link,
     come_online,
     decline,
@@ -21,7 +22,7 @@ from tests.console.people import (
 from tests.console.review import Review
 
 KEMI = (65.736319, 24.56372)
-TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA, TORNIO, OULU = (
+TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA, TORNIO, OULU, SALO = (
     (60.451813, 22.26663),
     (63.095089, 21.616458),
     (60.39317, 25.665074),
@@ -30,6 +31,7 @@ TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA, TORNIO, OULU = (
     (60.456624, 26.225077),
     (65.848099, 24.146579),
     (65.012115, 25.465078),
+    (60.38616, 23.12508),
 )
 ASKS_AT_A_PRESS = """(() => {
   const { geolocation } = navigator;
@@ -171,7 +173,7 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         add_funds(consumer)
         request_view(consumer, "The market")
         expect(phone.page.locator("#start")).to_be_disabled(timeout=PATIENCE_MS)
-        phone.shows("main", "Allow the camera and the position first.")
+        phone.shows(".banner:has(#decline)", "The position is not allowed. Allow it for this page")
         review.look(phone, "camera-no-position", (PHONE,))
         phone.page.context.grant_permissions(["camera", "microphone", "geolocation"])
         expect(phone.page.locator("#start")).to_be_enabled(timeout=PATIENCE_MS)
@@ -227,12 +229,19 @@ def test_a_camera_that_stops_while_it_films_is_named_and_can_be_opened_again(bro
         consumer.picture("playing", within_ms=PATIENCE_MS)
         phone.page.evaluate(LOSE_THE_CAMERA)
         phone.shows(".cover[role=alert]", "Another program uses the camera")
-        phone.shows(".badge.paused", "Not connected")
+        phone.shows(".page-head .badge.paused", "No camera")
+        phone.shows("#sending:not(.recording)", "No camera")
+        phone.page.evaluate("window.isCameraFree = true")
+        phone.shows("#sending[data-sending=sending]")
+        consumer.picture("playing", within_ms=PATIENCE_MS)
+        # Where the browser does not say that it would ask nobody, the page waits for a press.
+        phone.page.evaluate("() => void (navigator.permissions.query = () => Promise.reject(new TypeError('camera')))")
+        phone.page.evaluate(LOSE_THE_CAMERA)
+        phone.shows(".cover[role=alert]", "Another program uses the camera")
         phone.page.evaluate("window.isCameraFree = true")
         phone.click(".cover button:has-text('Check the camera again')")
         phone.shows("#sending[data-sending=sending]")
-        consumer.picture("playing", within_ms=PATIENCE_MS)
-        # A camera that can be had again at once needs no press.
+        # A camera that can be had again at once needs no press either.
         phone.page.evaluate(LOSE_THE_CAMERA.replace("isCameraFree = false", "isCameraFree = true"))
         phone.shows("#sending[data-sending=sending]")
         expect(phone.page.locator(".cover[role=alert]")).to_have_count(0)
@@ -269,11 +278,27 @@ def test_a_phone_without_a_camera_gets_no_request_until_it_can_film_again(browse
         request_view(consumer, "The market hall")
         phone.shows("#start:not([disabled])")
         phone.page.evaluate(LOSE_THE_CAMERA)
-        phone.shows(".banner.warn:has(#decline)", "Allow the camera and the position first.")
+        phone.shows(".banner.warn:has(#decline)", "Another program uses the camera. Close it, then try again.")
         expect(phone.page.locator("#start")).to_be_disabled()
         decline(phone)
         phone.click("#no-requests button:text-is('Go offline')")
         phone.shows(".badge.offline")
+        review.done(consumer, operator, phone)
+
+
+def test_an_operator_that_declines_late_is_told_how_long_others_are_asked_before_it(
+    browser: Browser, server: ConsoleServer
+):
+    review = Review()
+    with all_three(browser, server.url, SALO) as (consumer, operator, phone):
+        request_view(consumer, "The river")
+        phone.shows("#decline-hint", "Declining now counts as a no-show")  # 20 s after the assignment
+        decline(phone)
+        phone.shows(
+            "#passed-over", re.compile(r"Others are asked before you, and you cannot accept, for another 0:[0-5]\d\.")
+        )
+        operator.shows("#passed-over", "was not filmed")
+        review.look(phone, "camera-passed-over", (PHONE,))
         review.done(consumer, operator, phone)
 
 

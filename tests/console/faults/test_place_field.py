@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.console.people import ConsoleServer, Tab, a_tab, sign_up
+from tests.console.people import ConsoleServer, Tab, a_tab, add_funds, camera_link, come_online, sign_up
 
 NAMED = (
     ("München", "München (Munich), Bavaria, Germany", (48.137, 11.575)),
@@ -13,6 +13,8 @@ NAMED = (
     ("القاهرة", "القاهرة (Cairo), Egypt", (30.06, 31.25)),
     ("Paris, Texas", "Paris, Texas, United States", (33.66, -95.56)),
 )
+
+TRONDHEIM = (63.43049, 10.39506)
 
 
 def open_buy(tab: Tab) -> None:
@@ -135,3 +137,23 @@ def test_a_misspelt_name_offers_those_like_it_and_chooses_none_by_itself(browser
         expect(field).to_have_value("Berlin, Germany")
         assert chosen(tab) == pytest.approx((52.52, 13.41), abs=0.05)
         assert tab.problems == []
+
+
+def test_a_place_that_was_named_in_one_tab_has_its_name_in_the_others(browser: Browser, server: ConsoleServer):
+    with (
+        a_tab(browser, server.url, place=TRONDHEIM) as consumer,
+        a_tab(browser, server.url, place=TRONDHEIM) as operator,
+    ):
+        sign_up(operator, "Pier Cams", "SUPPLIER")
+        come_online(operator, camera_link(operator))
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        add_funds(consumer)
+        consumer.go("wallet")
+        other = consumer.page.context.new_page()
+        other.goto(f"{server.url}/console/#/buy")
+        other.fill("#place", "Trondheim")
+        other.locator("[role=option]").first.click()
+        other.click("#request:not([disabled])")
+        other.wait_for_url("**/#/watch/*")
+        consumer.shows(".running .number", "Trondheim")
+        assert consumer.problems == operator.problems == []

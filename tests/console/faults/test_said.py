@@ -76,7 +76,8 @@ def test_a_consumer_reads_that_the_operator_declined_and_the_name_of_the_place(b
             assert cancel is not None
             assert cancel["y"] + cancel["height"] <= stage["y"] + stage["height"], "nothing is cut off"
             review.look(consumer, "watch-declined")
-            consumer.shows(".lead", re.compile(r"^Tampere,.* · 61\.\d+, 23\.\d+, within"))
+            consumer.shows("h1", re.compile("^Tampere,"))
+            consumer.shows(".lead", re.compile(r"^61\.\d+, 23\.\d+, within"))
             consumer.go("sessions")
             consumer.shows(".list-row small", re.compile(r"^Tampere,.* · 61\.\d+, 23\.\d+$"))
             review.look(consumer, "sessions-named")
@@ -120,6 +121,17 @@ def test_the_camera_of_a_suspended_operator_says_so_and_never_just_that_it_is_of
         phone.click("main .button.main")
         phone.shows("#go-online")
         expect(phone.page.locator(".badge.offline")).to_be_visible()
+
+        phone.click("#go-online:not([disabled])")
+        phone.shows(".badge.online")
+        decide(server, workspace_id, "suspend")
+        phone.shows(".badge.suspended", "Suspended")
+        decide(server, workspace_id, "unsuspend")
+        phone.shows("#changed-elsewhere", "The suspension is over.")
+        review.look(phone, "camera-suspension-over", (PHONE,))
+        phone.click("#go-online:not([disabled])")
+        phone.shows(".badge.online")
+        expect(phone.page.locator("#changed-elsewhere")).to_have_count(0)
         review.done(operator, phone)
 
 

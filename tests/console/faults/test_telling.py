@@ -76,10 +76,16 @@ def test_a_phone_shows_what_its_viewer_says_and_how_well_it_sends(browser: Brows
         consumer.page.fill("#tell-text", "closer to the gate, please")
         consumer.page.press("#tell-text", "Enter")
         phone.shows("#said", "closer to the gate, please")
+        phone.shows("#said", "Walk to the gate")
         expect(consumer.page.locator("#tell-text")).to_have_value("")
         for tab in (consumer, phone):
             tab.shows(".messages li:first-child", "closer to the gate, please")
             tab.shows(".messages li:last-child", "Turn left")
+        consumer.page.evaluate("scrollTo(0, 0)")
+        for part in (".stage", "#end", "#snapshot", "#tell-text", "#cost", "#extend", "#time-left"):
+            box = consumer.page.locator(part).bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] <= DESK["height"], f"{part} is seen without scrolling"
         phone.shows("#quality[data-grade=good]", re.compile(r"\d+p · Good video"))
         review.look(phone, "camera-told")
         expect(phone.page.locator("#said"), "the picture is free again").to_be_empty(timeout=15_000)

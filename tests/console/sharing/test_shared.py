@@ -71,6 +71,7 @@ def test_a_view_is_shared_by_a_link_that_can_be_revoked(browser: Browser, server
         expect(guest.page.locator("#end, #extend, #share, nav[aria-label]")).to_have_count(0)
         guest.page.reload()
         guest.picture("playing", within_ms=PATIENCE_MS)
+        guest.shows("main", re.compile(r"Time left\s*0?\d:\d\d"))
         review.look(guest, "shared")
         guest.click("#show-stills")
         guest.page.wait_for_selector(".stage[data-picture=stills] img", timeout=PATIENCE_MS)

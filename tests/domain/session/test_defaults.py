@@ -8,7 +8,7 @@ from sightline.domain.geofence import DeviceKind, FenceLimits, Fix, Track
 from sightline.domain.metering import MeterLimits
 from sightline.domain.operator.machine import AcceptPolicy, ClaimByAccept, Release, Restore
 from sightline.domain.operator.model import Availability, Claim, Workspace
-from sightline.domain.session.messages import Assign, Event, FixReported, ReleaseOperator, Step
+from sightline.domain.session.messages import Assign, ConsumerActive, Event, FixReported, ReleaseOperator, Step
 from sightline.domain.session.model import (
     Assigned,
     Closed,
@@ -31,11 +31,11 @@ EXPECTED = {
         "last_sequence": -1,
     },
     Live: {"pause_reason": None, "consumer_seen_ms": 0, "hold_tx_hash": None, "messages": ()},
-    Ended: {"settlement_tx_hash": None, "hold_tx_hash": None},
+    Ended: {"settlement_tx_hash": None, "hold_tx_hash": None, "messages": ()},
     Closed: {"is_dispatched": False},
     Session: {
         "version": 0, "head_hash": "", "events": 0, "ended_head_hash": None, "extensions": (), "extending": None,
-        "ended_by": None, "messages_shown": 0,
+        "ended_by": None, "messages_shown": 0, "delivery": None,
     },
     SessionLimits: {
         "start_timeout_ms": 120_000, "drone_start_timeout_ms": 300_000, "funds_reserve_s": 30,
@@ -64,10 +64,11 @@ EXPECTED = {
     Restore: {"is_dispatched": False},
     Release: {"start_timed_out": False, "funded_consumer": None},
     Assign: {"is_dispatched": False},
+    ConsumerActive: {"workspace_id": None, "picture_at_ms": None},
     FixReported: {"is_fresh": True, "previous": None, "previous_at_ms": None},
     Event: {"facts": ()},
     ReleaseOperator: {"is_withdrawn": False},
-    Step: {"events": (), "effects": ()},
+    Step: {"events": (), "effects": (), "has_evidence": False},
     MeterStatus: {
         "ended_head_hash": None, "started_at_ms": None, "ended_at_ms": None, "state": None, "clean_seconds": 0,
         "charged": 0, "windows": (),
@@ -77,6 +78,7 @@ EXPECTED = {
         "pause_reason": None, "clean_seconds": 0, "charged": 0, "settlement_tx_hash": None, "video_ref": None,
         "whep_url": None, "whip_url": None, "hold_tx_hash": None, "operator_distance_m": None,
         "is_place_covered": None, "extension_tx_hash": None, "ended_by": None, "messages": (), "messages_shown": 0,
+        "delivery": None,
     },
 }  # fmt: skip
 

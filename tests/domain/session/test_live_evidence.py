@@ -8,7 +8,7 @@ from sightline.domain.geofence import FenceLimits
 from sightline.domain.metering import OPEN, PauseReason
 from sightline.domain.session import codec, machine
 from sightline.domain.session.messages import FixReported, MediaBroke, MediaProved
-from sightline.domain.session.model import EndReason, SessionState
+from sightline.domain.session.model import EndReason, MediaCheckpoint, SessionState
 from sightline.domain.value import replace
 from tests.domain.builders import LIMITS, T0, Film, a_fix, a_live_session
 
@@ -159,7 +159,8 @@ def test_a_fix_that_is_too_far_to_be_true_proves_presence_and_leaves_the_fence_a
 
 
 def recovered(session, proved_at_ms, now_ms, heartbeats=()):
-    return machine.recover(session, proved_at_ms, heartbeats, now_ms, LIMITS)
+    media = None if proved_at_ms is None else MediaCheckpoint(proved_at_ms=proved_at_ms)
+    return machine.recover(session, media, heartbeats, now_ms, LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +199,8 @@ def test_a_checkpoint_after_a_stored_break_proves_only_itself():
 
 
 @pytest.mark.parametrize(("proved_at_ms", "runs"), [(T0 - 1, ()), (T0, ((T0, T0),)), (T0 + 1, ((T0 + 1, T0 + 1),))])
-def test_a_checkpoint_of_a_paused_row_counts_from_the_start_on(proved_at_ms, runs):
-    live = replace(a_live_session().phase, pause_reason=PauseReason.LOCATION_STALE)
+def test_a_checkpoint_of_a_row_without_media_counts_from_the_start_on(proved_at_ms, runs):
+    live = replace(a_live_session().phase, pause_reason=PauseReason.MEDIA_LOST)
     step = recovered(replace(a_live_session(), phase=live), proved_at_ms, T0 + 5)
     assert step.session.phase.evidence.media.runs == runs
 

@@ -19,7 +19,7 @@ from sightline.domain.session.messages import (
     Settle,
     Tick,
 )
-from sightline.domain.session.model import EndReason, SessionState
+from sightline.domain.session.model import Delivery, EndReason, MediaCheckpoint, SessionState
 from sightline.domain.session.record import chain
 from sightline.domain.settlement import SettlementPayload
 from sightline.domain.units import MicroUsdc
@@ -215,3 +215,32 @@ def test_a_request_is_given_up_after_a_hundred_operators_or_more(count, state):
     many = tuple(f"operator-{number}" for number in range(count))
     session = replace(session, phase=replace(session.phase, unstarted_by=many))
     assert after(session, Tick(), T0 + 120_000).state is state
+
+
+def test_a_picture_counts_from_the_start_on_and_a_later_one_moves_the_last():
+    session = a_live_session()
+    assert after(session, ConsumerActive(None, T0 - 1), T0 + 1_000).delivery is None
+    told = ((5_000, 5_000, 0), (9_000, 9_000, 4_000), (2_000, 9_000, 4_000), (10_000, 10_000, 4_000))
+    for at_ms, last_ms, gap_ms in told:
+        session = after(session, ConsumerActive(CONSUMER, T0 + at_ms), T0 + 10_000)
+        assert session.delivery == Delivery(T0 + 5_000, T0 + last_ms, gap_ms)
+    # No picture has arrived later than now.
+    assert after(session, ConsumerActive(None, T0 + 99_000), T0 + 11_000).delivery.last_at_ms == T0 + 11_000
+
+
+def test_who_watches_and_is_not_the_consumer_changes_nothing():
+    session = a_live_session(consumer_lease_s=10)
+    step = machine.step(session, ConsumerActive("operator", T0 + 5_000), T0 + 5_000, LIMITS)
+    assert step.session is session
+
+
+def test_recovery_knows_the_pictures_of_the_row_and_of_the_checkpoint():
+    session = after(a_live_session(), ConsumerActive(None, T0 + 2_000), T0 + 2_000)
+    newer, older = Delivery(T0 + 2_000, T0 + 4_000, 2_000), session.delivery
+    for row, stored in (
+        (session, newer),
+        (replace(session, delivery=newer), older),
+        (replace(session, delivery=newer), None),
+    ):
+        media = MediaCheckpoint(proved_at_ms=T0 + 4_000, delivery=stored)
+        assert machine.recover(row, media, (), T0 + 5_000, LIMITS).session.delivery == newer

@@ -3,6 +3,7 @@
 import pytest
 
 from sightline.domain.geofence import DeviceKind
+from sightline.domain.metering import PauseReason
 from sightline.domain.refusal import Code
 from sightline.domain.session import machine
 from sightline.domain.session.machine import EXPIRED, NOT_AGAIN, wrong_state
@@ -20,6 +21,7 @@ from sightline.domain.session.messages import (
     FundsReported,
     GoLive,
     MediaBroke,
+    MediaProved,
     Party,
     RecordNoShow,
     RecordProof,
@@ -30,7 +32,7 @@ from sightline.domain.session.messages import (
     Tick,
     Withdraw,
 )
-from sightline.domain.session.model import EndReason, SessionState
+from sightline.domain.session.model import EndReason, MediaCheckpoint, SessionState
 from sightline.domain.session.status import parties_of, session_status
 from sightline.domain.units import MicroUsdc
 from tests.domain.builders import (
@@ -358,7 +360,8 @@ def test_funds_for_the_whole_hold_are_enough():
 
 
 def recovered(session, proved_at_ms, now_ms, heartbeats=()):
-    return machine.recover(session, proved_at_ms, heartbeats, now_ms, LIMITS).session
+    media = None if proved_at_ms is None else MediaCheckpoint(proved_at_ms=proved_at_ms)
+    return machine.recover(session, media, heartbeats, now_ms, LIMITS).session
 
 
 def heartbeats(*seconds):
@@ -385,6 +388,60 @@ def test_only_the_checkpoint_of_media_counts_while_the_row_says_paused():
     assert [(window.from_ms - T0, window.to_ms - T0) for window in ended.windows if window.reason == "MEDIA_LOST"] == [
         (4_500, 20_000)
     ]
+
+
+@pytest.mark.parametrize("late", [MediaProved(T0 + 43_000), MediaProved(T0 + 44_000)])
+def test_evidence_that_is_handled_late_does_not_end_a_pause_that_goes_on(late):
+    film = Film()
+    for at_ms in range(0, 43_000, 2_000):
+        film.fix(T0 + at_ms).media(T0 + at_ms + 900)
+    film.tell(Tick(), T0 + 52_000).tell(late, T0 + 53_000).tell(Tick(), T0 + 53_100)
+    assert film.live.pause_reason is PauseReason.LOCATION_STALE
+    assert [(event.kind, event.at_ms) for event in film.events] == [(EventKind.PAUSED, T0 + 52_000)]
+
+
+def test_events_are_in_the_order_in_which_they_were_recorded_whatever_their_evidence():
+    film = Film()
+    for at_ms in range(0, 43_000, 2_000):
+        film.fix(T0 + at_ms).media(T0 + at_ms + 900)
+    film.tell(Tick(), T0 + 52_000).tell(MediaBroke(T0 + 43_000), T0 + 53_000)
+    film.fix(T0 + 54_000).tell(MediaProved(T0 + 54_000), T0 + 54_500)
+    times = [event.at_ms for event in film.events]
+    assert times == sorted(times)
+    assert [event.kind for event in film.events] == [EventKind.PAUSED, EventKind.PAUSED, EventKind.RESUMED]
+
+
+def outside_from_6_s():
+    """Filmed since the start, outside the fence from 6.0 s on, and paused for that since 8.0 s."""
+    film = Film().both(T0, T0 + 4_000, north_m=490).both(T0 + 6_000, T0 + 12_000, north_m=600)
+    assert film.live.pause_reason is PauseReason.GEOFENCE_EXIT
+    return film
+
+
+def test_media_during_a_pause_for_the_position_is_not_called_lost_after_a_restart():
+    film = media_until(outside_from_6_s(), T0 + 13_000, T0 + 40_000)
+    stray = [FixReported(a_fix(T0 + second * 1_000, north_m=600), 100 + second) for second in range(14, 41, 2)]
+    ended = after(recovered(film.stored, T0 + 40_000, T0 + 41_000, stray), End(Party.CONSUMER), T0 + 41_000).phase
+    assert {window.reason for window in ended.windows} == {PauseReason.GEOFENCE_EXIT}
+
+
+def test_a_disconnect_during_a_pause_for_the_position_is_in_the_row_and_not_charged_after_a_restart():
+    film = outside_from_6_s()
+    events = list(film.events)
+    film.tell(MediaBroke(T0 + 12_500), T0 + 12_500)
+    back = FixReported(a_fix(T0 + 14_000, north_m=490), 100)
+    restarted = recovered(film.stored, T0 + 12_000, T0 + 14_000, [back])
+    for session in (film.fix(T0 + 14_000, north_m=490).session, restarted):
+        ended = after(after(session, MediaProved(T0 + 17_500), T0 + 17_500), End(Party.CONSUMER), T0 + 17_900).phase
+        assert ended.clean_seconds == 6  # until 6.0 s, and 0.4 s at the end
+    assert film.events[: len(events)] == events
+
+
+def test_a_gap_of_media_that_closes_during_a_pause_for_the_position_is_in_the_row():
+    film = outside_from_6_s()
+    film.media(T0 + 12_000 + 15_000)
+    assert film.stored.phase.evidence.media == film.live.evidence.media
+    assert film.stored.phase.evidence.media.last_proof_ms == T0 + 27_000
 
 
 def test_a_checkpoint_older_than_the_row_changes_nothing():

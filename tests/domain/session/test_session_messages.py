@@ -43,6 +43,18 @@ def test_a_document_of_an_earlier_version_has_no_messages():
     assert messages_of(codec.from_doc(doc, 1)) == []
 
 
+def test_an_ended_session_keeps_its_messages_where_earlier_versions_do_not_read_them():
+    live = after(after(a_live_session(), Say("left"), T0 + 1_000), MarkShown(1), T0 + 2_000)
+    ended = after(live, End(Party.CONSUMER), T0 + 3_000)
+    assert (ended.phase.messages, ended.messages_shown) == (live.phase.messages, 1)
+    doc = codec.to_doc(ended)
+    assert "messages" not in doc["phase"]
+    assert codec.from_doc(doc, ended.version) == ended
+    del doc["ended_messages"]
+    assert codec.from_doc(doc, ended.version).phase.messages == ()
+    assert "ended_messages" not in codec.to_doc(an_ended_session())
+
+
 def test_messages_change_nothing_of_the_charge():
     quiet, talking = Film(a_live_session()), Film(after(a_live_session(), Say("closer"), T0 + 1))
     charges = []

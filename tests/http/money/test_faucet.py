@@ -5,7 +5,7 @@ import re
 import pytest
 import trio
 
-from sightline.domain.errors import ChainUnavailableError
+from sightline.domain.errors import OutcomeUnknownError
 from sightline.http.services import ResourceOptions
 from sightline.ports.chain import FaucetPayment
 from tests.http.world import World, WorldOptions, data_of, error_of, open_world
@@ -25,7 +25,7 @@ class CountingFaucet:
         await trio.lowlevel.checkpoint()
         self.paid.append((address, amount_micro))
         if self.is_down:
-            raise ChainUnavailableError("no answer")
+            raise OutcomeUnknownError("no answer")
         return FaucetPayment(tx_hash=TX, address=address, amount_micro=amount_micro)
 
 

@@ -1,9 +1,12 @@
 """Settlements and wallets over HTTP."""
 
+import json
+
 import pytest
 
 from sightline.domain.settlement import SettlementPayload, fee_of
 from sightline.domain.units import DAY_MS, MicroUsdc
+from sightline.domain.value import replace
 from sightline.ports.ledger import (
     BlockApplication,
     BlockRef,
@@ -38,6 +41,19 @@ async def see_block(world: World, number: int, *, events: tuple[ChainEvent, ...]
         previous=await world.ledger.chain_head(),
     )
     await world.ledger.apply_blocks(application, now_ms=world.clock.now_ms())
+
+
+async def fund(world: World, party: Party, micro_usdc: int) -> None:
+    """Let the wallet of a party have a balance and an allowance."""
+    head = await world.ledger.chain_head()
+    number = 1 if head is None else head.number + 1
+    reading = WalletReading(
+        address=party.account.address.lower(),
+        balance_micro=micro_usdc,
+        allowance_micro=micro_usdc,
+        block_number=number,
+    )
+    await see_block(world, number, readings=(reading,))
 
 
 def deposit(party: Party, number: int, *, kind: LedgerEventKind = LedgerEventKind.DEPOSIT) -> ChainEvent:
@@ -92,6 +108,7 @@ async def test_a_settlement_goes_from_not_ready_to_confirmed(world: World) -> No
         "confirmedAt": None,
         "mismatched": False,
         "refusedFor": None,
+        "writtenOff": False,
     }
     inclusion = Inclusion(tx_hash=TX, block_number=9, block_hash="0x" + "cd" * 32)
     now_ms = world.clock.now_ms()
@@ -108,7 +125,7 @@ async def test_a_settlement_is_for_the_parties(world: World) -> None:
     session = await world.request(consumer)
     path = f"/api/v1/settlements/{session['id']}"
     nothing = dict.fromkeys(("payload", "txHash", "confirmedAt", "refusedFor"))
-    not_ready = {"state": "NOT_READY", "mismatched": False, **nothing}
+    not_ready = {"state": "NOT_READY", "mismatched": False, "writtenOff": False, **nothing}
     assert data_of(await consumer.key.get(path)) == {"sessionId": session["id"]} | not_ready
     assert error_of(await stranger.key.get(path)) == (403, "NOT_AUTHORIZED", "session:workspaceMismatch")
     unknown = await consumer.key.get(f"/api/v1/settlements/{UNKNOWN}")
@@ -268,6 +285,53 @@ async def test_a_settlement_is_written_off_once_with_a_reason_and_frees_the_wall
         answer = data_of(await world.internal.post(path, params={"reason": "payer blacklisted"}))
         assert (answer["state"], answer["reason"]) == ("WRITTEN_OFF", "payer blacklisted")
     assert data_of(await world.internal.get("/internal/settlements"))["items"] == []
+
+
+async def test_a_receipt_whose_payment_is_not_confirmed_says_that_it_waits(world: World) -> None:
+    consumer, _, session = await ended(world)
+    said = await sightline(world, consumer, "receipt", str(session["id"]), "--wait", "0.1")
+    waits, late = said.stderr.splitlines()
+    assert waits == "The payment is not confirmed yet. Waiting for it, at most 0.1 s."
+    assert late.endswith("check that the wallet's balance, allowance and limits cover the charge.")
+    at_once = await sightline(world, consumer, "receipt", str(session["id"]), "--wait", "0")
+    assert (at_once.returncode, len(at_once.stderr.splitlines())) == (1, 1)
+
+
+async def test_a_receipt_whose_charge_was_written_off_says_at_once_that_nothing_is_owed(world: World) -> None:
+    consumer, _, session = await ended(world)
+    path = f"/internal/settlements/{session['id']}/write-off"
+    assert (await world.internal.post(path, params={"reason": "bad debt"})).status_code == 200
+    settlement = data_of(await consumer.key.get(f"/api/v1/settlements/{session['id']}"))
+    assert (settlement["state"], settlement["writtenOff"]) == ("PENDING", True)
+    said = await sightline(world, consumer, "receipt", str(session["id"]))
+    assert said.stderr == "The charge was written off by the service: it was not paid, and nothing is owed.\n"
+    assert said.stdout.splitlines()[0].endswith("USDC, not paid")
+    assert said.returncode == 0
+
+
+async def test_refunds_are_shown_to_the_consumer_by_sessions_and_receipt(world: World) -> None:
+    consumer, operator, session = await ended(world)
+    session_id = str(session["id"])
+    inclusion = Inclusion(tx_hash=TX, block_number=1, block_hash=f"0x{1:064x}", log_index=0)
+    await world.ledger.mark_confirmed(session_id, inclusion, now_ms=world.clock.now_ms())
+    await world.settle(session_id, TX)
+    back = {"kind": LedgerEventKind.TRANSFER_IN, "session_id_hash": session_id_hash(session_id), "amount_micro": 50_000}
+    returned = {"from_address": CHAIN.settlement_address.lower()}
+    events = replace(deposit(consumer, 2), **back), replace(deposit(consumer, 3), **back, **returned)
+    for number, event in enumerate(events, start=2):
+        await see_block(world, number, events=(event,))
+    # The world has no chain: the receipt is printed with an error that the node does not answer.
+    for command in (("sessions",), ("receipt", "--rpc-url", "http://127.0.0.1:1")):
+        printed = (await sightline(world, consumer, *command, session_id)).stdout
+        (line,) = [line for line in printed.splitlines() if "refunded" in line]
+        assert " ".join(line.split()) == f"refunded 0.05 USDC in 0x{2:064x}"
+        found = json.loads((await sightline(world, consumer, *command, session_id, "--json")).stdout)
+        assert found["refunds"] == [{"amountMicroUsdc": "50000", "txHash": f"0x{2:064x}"}]
+        of_operator = await sightline(world, operator, *command, session_id, "--json")
+        assert json.loads(of_operator.stdout)["refunds"] is None
+        narrow = (await consumer.mint("sessions:read")).headers["authorization"].removeprefix("Bearer ")
+        unread = await sightline(world, consumer, *command, session_id, "--json", SIGHTLINE_API_KEY=narrow)
+        assert json.loads(unread.stdout)["refunds"] is None
 
 
 @pytest.mark.parametrize(

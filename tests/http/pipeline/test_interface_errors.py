@@ -51,7 +51,7 @@ async def test_each_message_is_that_of_the_table(world: World) -> None:
     data_of(await consumer.key.delete(path))
     assert require_row(await consumer.key.delete(path), "INVALID_STATE")["state"] == "CANCELLED"
     refused = await consumer.key.post(SESSIONS, BERLIN | {"maxHoldMicroUsdc": "0"})
-    assert "above the caller's maximum of 0.000000 USDC" in require_row(refused, "CONFLICT")["hint"]
+    assert "above the caller's maximum of 0 USDC" in require_row(refused, "CONFLICT")["hint"]
 
 
 async def test_a_call_that_no_path_takes_is_told_which_one_does(world: World) -> None:

@@ -46,6 +46,24 @@ async def test_operators_are_counted_in_the_cell_of_their_coverage_centre(world:
     assert (await read(world, consumer, BERLIN_BOX))["everywhere"] == 0
 
 
+async def test_an_operator_that_is_passed_over_is_counted_neither_on_the_map_nor_by_a_price(world: World) -> None:
+    consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")
+    where = {"coverageLat": 52.52, "coverageLng": 13.405, "coverageRadiusMeters": 2_000}
+    data_of(await operator.key.patch(operator.path, where))
+    await world.miss_start(consumer, operator)
+    quote = "/api/v1/pricing/quote?lat=52.52&lng=13.405&durationSeconds=60"
+
+    async def counted() -> tuple[int, int]:
+        data_of(await operator.beat())
+        price = data_of(await consumer.key.get(quote))
+        cells = (await read(world, consumer, BERLIN_BOX))["items"]
+        return price["availableOperators"], sum(each["operators"] for each in cells)
+
+    assert await counted() == (0, 0)
+    world.clock.advance(60)
+    assert await counted() == (1, 1)
+
+
 async def test_the_map_is_counted_at_most_once_in_five_seconds(world: World) -> None:
     consumer = await world.party("CONSUMER")
     first = await consumer.key.get(PATH + BERLIN_BOX)

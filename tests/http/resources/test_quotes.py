@@ -93,8 +93,10 @@ async def test_a_quote_serves_its_owner_once_nearby_and_in_time(world: World) ->
     said = (await consumer.key.post("/api/v1/sessions", body)).json()["hint"]
     asked = f"this request is for 601 s at 52.530000, {BERLIN['lng']:.6f}"
     assert said == f"The quote is for 600 s at {BERLIN['lat']:.6f}, {BERLIN['lng']:.6f}; {asked}"
-    await world.request(consumer, quoteId=quote.upper(), lat=52.5201)
+    session = await world.request(consumer, quoteId=quote.upper(), lat=52.5201)
     assert await refusal(quote) == (409, "INVALID_STATE", "pricing:quoteConsumed")
+    again = await consumer.key.post("/api/v1/sessions", BERLIN | {"quoteId": quote})
+    assert again.json()["hint"] == f"The quote has been used, for session {session['id']}"
     late = await quoted()
     world.clock.advance(121)
     assert await refusal(late) == (409, "INVALID_STATE", "pricing:quoteExpired")

@@ -119,6 +119,7 @@ async def test_defaults_are_those_of_the_interface(world: World) -> None:
         "fundsState": None,
         "holdTxHash": None,
         "messages": [],
+        "delivery": None,
     }
     assert data_of(await consumer.wallet.get(f"{SESSIONS}/{session['id'].upper()}")) == session
 
@@ -546,12 +547,12 @@ async def test_both_sides_read_a_message_and_their_streams_tell_of_it(world: Wor
 
 async def test_a_message_is_a_recorded_event_and_the_receipt_verifies(world: World) -> None:
     consumer, operator, _, path = await a_view(world)
-    data_of(await consumer.key.post(f"{path}/messages", {"text": "T\u00fcr zeigen \U0001f44b"}))
+    sent = data_of(await consumer.key.post(f"{path}/messages", {"text": "T\u00fcr zeigen \U0001f44b"}))
     data_of(await operator.key.post(f"{path}/end"))
     receipt = data_of(await consumer.key.get(f"{path}/receipt"))
     [event] = [event for event in receipt["events"] if event["kind"] == "MESSAGE"]
     assert event["facts"] == [{"name": "number", "value": 1}, {"name": "text", "value": "T\u00fcr zeigen \U0001f44b"}]
-    assert data_of(await consumer.key.get(path))["messages"] == []
+    assert data_of(await consumer.key.get(path))["messages"] == sent["messages"]
 
 
 async def test_a_consumer_reads_that_the_operators_device_has_shown_its_message(world: World) -> None:
@@ -570,6 +571,7 @@ async def test_a_consumer_reads_that_the_operators_device_has_shown_its_message(
     assert (await operator.key.post(f"{path}/messages/shown", {"number": 0})).status_code == 400
     data_of(await operator.key.post(f"{path}/end"))
     assert (await operator.key.post(f"{path}/messages/shown", {"number": 1})).status_code == 409
+    assert data_of(await consumer.key.get(path))["messages"] == [marked], "the end does not lose what was shown"
 
 
 async def test_a_repeat_with_the_same_key_sends_once(world: World) -> None:

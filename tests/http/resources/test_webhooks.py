@@ -3,10 +3,12 @@
 import base64
 import json
 import re
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from sightline.domain.units import DAY_MS
 from sightline.domain.webhooks import WebhookEventType
 from tests.http.world import Client, Party, World, data_of, error_of
 from tests.webhooks.push_browser import PushBrowser
@@ -44,6 +46,36 @@ async def test_the_secret_is_shown_at_creation_and_rotation_only(world: World) -
     world.clock.advance(24 * 3_600 + 1)
     again = Client(world, {"cookie": await world.login(party.account, party.id)})
     assert data_of(await again.get(path))["previousSecretExpiresAt"] is None
+
+
+async def test_a_fourth_rotation_within_a_day_is_refused_with_the_time_at_which_it_is_possible(world: World) -> None:
+    party = await world.party("CONSUMER")
+    path = f"{WEBHOOKS}/{(await a_webhook(party))['id']}"
+    key = await party.mint("webhooks:write")
+    first_ms = world.clock.now_ms()
+    for _ in range(3):
+        assert (await key.post(f"{path}/rotate")).status_code == 200
+    refused = await key.post(f"{path}/rotate")
+    assert error_of(refused) == (409, "CONFLICT", "webhook:rotations")
+    named = re.search(r"possible from (\S+Z)\.", refused.json()["hint"])
+    assert named is not None
+    possible_ms = datetime.fromisoformat(named[1]).timestamp() * 1_000
+    assert first_ms + DAY_MS <= possible_ms <= world.clock.now_ms() + DAY_MS + 1_000
+    world.clock.advance(24 * 3_600 + 1)
+    assert (await key.post(f"{path}/rotate")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("events", "eventTypes"), ("evenTypes", "eventTypes"), ("enable", "enabled"), ("Url", "url")]
+)
+async def test_a_change_refuses_a_misspelt_field_and_changes_nothing(world: World, name: str, meant: str) -> None:
+    party = await world.party("CONSUMER")
+    made = await a_webhook(party)
+    path = f"{WEBHOOKS}/{made['id']}"
+    refused = await party.wallet.patch(path, {name: [], "description": "other"})
+    assert error_of(refused) == (400, "INVALID_INPUT", f"webhook:{meant}")
+    assert refused.json()["hint"] == f"{name}: unknown field; did you mean {meant}?"
+    assert data_of(await party.wallet.get(path))["description"] == "our queue"
 
 
 async def test_a_key_with_the_scope_manages_the_webhooks_of_its_workspace(world: World) -> None:

@@ -1,5 +1,6 @@
 """Workspaces over HTTP."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ async def test_a_new_supplier_is_offline_everywhere_and_other(world: World) -> N
         "createdAt": workspace["createdAt"],
         "createdByWallet": account.address,
         "deletedAt": None,
+        "passedOverUntil": None,
     }
 
 
@@ -163,3 +165,28 @@ async def test_members_come_and_go_but_an_owner_stays(world: World) -> None:
     assert error_of(last) == (409, "INVALID_STATE", "workspace:lastOwner")
     wrong = await party.wallet.post(path, {"walletAddress": helper.address, "role": "KING"})
     assert error_of(wrong) == (400, "INVALID_INPUT", "member:role")
+
+
+async def test_an_operator_that_did_not_start_is_told_until_when_it_is_passed_over(world: World) -> None:
+    operator = await world.party("SUPPLIER")
+    assert data_of(await operator.key.get(operator.path))["passedOverUntil"] is None
+    session = await world.miss_start(await world.party("CONSUMER"), operator)
+    told = data_of(await operator.key.get(operator.path))["passedOverUntil"]
+    changed = data_of(await operator.key.patch(operator.path, {"name": "Renamed"}))
+    assert changed["passedOverUntil"] == told is not None
+    left_s = (datetime.fromisoformat(told).timestamp() * 1000 - world.clock.now_ms()) / 1000
+    assert 0 < left_s <= 60
+    accept = f"/api/v1/sessions/{session['id']}/accept"
+    refused = await operator.key.post(accept, {"operatorWorkspaceId": operator.id})
+    assert error_of(refused)[:2] == (409, "INVALID_STATE")
+    world.clock.advance(60)
+    assert data_of(await operator.key.get(operator.path))["passedOverUntil"] is None
+
+
+async def test_an_operator_that_is_offline_is_not_said_to_be_passed_over(world: World) -> None:
+    operator = await world.party("SUPPLIER")
+    await world.miss_start(await world.party("CONSUMER"), operator)
+    offline = data_of(await operator.key.patch(operator.path, {"availabilityState": "OFFLINE"}))
+    online = data_of(await operator.key.patch(operator.path, {"availabilityState": "ONLINE"}))
+    assert offline["passedOverUntil"] is None
+    assert online["passedOverUntil"] is not None

@@ -32,13 +32,16 @@ async def shared(world: World) -> tuple[Party, Party, str, dict[str, str], Clien
 
 
 async def test_a_guest_sees_the_picture_the_state_and_the_place_and_nothing_of_money_or_words(world: World) -> None:
-    _, _, path, made, guest = await shared(world)
+    consumer, _, path, made, guest = await shared(world)
     assert urlsplit(made["url"]).fragment == f"/shared/{made['sessionId']}?key={made['key']}"
     assert urlsplit(made["url"]).path == "/console/"
     view = data_of(await guest.get(f"{path}/shared"))
     assert (view["state"], view["lat"], view["lng"]) == ("LIVE", BERLIN["lat"], BERLIN["lng"])
     assert view["sharedUntil"] == made["expiresAt"]
     assert view["whepUrl"]
+    longer = data_of(await consumer.key.post(f"{path}/extend", {"seconds": 60}))
+    assert longer["maxDurationSeconds"] == view["maxDurationSeconds"] + 60
+    assert data_of(await guest.get(f"{path}/shared"))["maxDurationSeconds"] == longer["maxDurationSeconds"]
     assert not {name for name in view if "icro" in name or "orkspace" in name}
     assert not {"instructions", "metadata"} & set(view)
     world.video.show(made["sessionId"], 1)

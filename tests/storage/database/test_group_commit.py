@@ -137,9 +137,10 @@ async def test_a_batch_that_is_cut_is_unknown_to_each_and_is_whole_or_not_there(
                 wire.faults.append((b"\x00\x00\x00\x04\x00\x00\x00\x1b", fault))
             assert wire.struck == [fault]
             await group.write((99, 0.0))
-    assert sorted(unknown) == list(range(20, 40))
+    assert 27 in unknown
+    assert len(unknown) < 20, "the others are not in its batch"
     written = {*await notes(database)} - {*range(WRITERS), 99}
-    assert written == (set() if fault is Fault.NOT_SENT else set(range(20, 40)))
+    assert written == set(range(20, 40)) - (set(unknown) if fault is Fault.NOT_SENT else set())
 
 
 async def test_an_argument_that_does_not_fit_fails_its_step_alone(database: Database, steps: GroupCommit) -> None:

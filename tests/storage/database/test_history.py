@@ -33,6 +33,14 @@ positions = st.builds(
         ({"signed": 4}, "it has 4 signed transactions, and 5 were seen"),
         ({"wal_bytes": 999}, "its log ends at byte 999, and 1000 was seen"),
         ({"timeline": 3, "signed": 4}, "it has 4 signed transactions, and 5 were seen"),
+        (
+            {"take_overs": 0, "signed": 0},
+            "everything that was stored before is missing: shards were taken 260 times and 5 transactions were signed",
+        ),
+        (
+            {"system_identifier": "8", "take_overs": 0, "signed": 0},
+            "were taken 260 times and 5 transactions were signed",
+        ),
     ],
 )
 def test_an_older_or_another_database_differs(changed: dict[str, object], reason: str) -> None:
@@ -170,8 +178,8 @@ async def test_a_database_that_lacks_what_was_committed_is_older(database: Datab
     after = await database.read(read_position)
     assert (after.signed, after.take_overs - before.take_overs) == (7, 260)
     assert before.difference(after) is None
-    unnamed = {"system_identifier": None, "timeline": None, "wal_bytes": None}
-    assert "its shards were taken" in (after.difference(replace(before, **unnamed)) or "")  # type: ignore[arg-type]  # none of them is an int
+    unnamed = {"system_identifier": None, "timeline": None, "wal_bytes": None, "take_overs": before.take_overs + 1}
+    assert "its shards were taken" in (after.difference(replace(before, **unnamed)) or "")  # type: ignore[arg-type]  # each value is of its field
 
 
 async def test_a_database_without_tables_is_another_one(postgres_dsn: str) -> None:

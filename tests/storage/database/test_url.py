@@ -69,6 +69,7 @@ def test_a_url_whose_connections_accept_writes_is_taken(url: str) -> None:
             "p@ss",
         ),
         ("postgresql:///db?host=/run/pg&password=x", "postgresql:///db?host=/run/pg", "x"),
+        ("postgresql:///db?host=/my%20data/pg", "postgresql:///db?host=/my%20data/pg", None),  # libpq reads + as it is
         ("postgresql://u@a/db", "postgresql://u@a/db", None),
     ],
 )

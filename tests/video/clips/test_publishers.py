@@ -38,7 +38,7 @@ async def missing_of(rig: Rig, ref: str) -> ClipMissingReason:
 
 
 async def probed(video: bytes, folder: Path) -> dict[str, object]:
-    """What ffprobe says of the first video stream and the file."""
+    """What ffprobe says of the first video stream and the file: not the libraries that wrote it."""
     path = folder / "clip"
     path.write_bytes(video)
     command = ["ffprobe", "-v", "error", "-count_frames", "-show_format", "-show_streams", "-of", "json", str(path)]
@@ -46,6 +46,7 @@ async def probed(video: bytes, folder: Path) -> dict[str, object]:
     return {**said["streams"][0], "duration_s": float(said["format"]["duration"]), "streams": len(said["streams"])}
 
 
+@pytest.mark.interop
 async def test_a_clip_has_the_last_seconds_of_h264_as_they_were_received(tmp_path: Path):
     async with a_rig(KEEPS_5_S) as rig:
         made = await rig.backend.create_input(a_session_id())
@@ -74,6 +75,7 @@ def boxes(video: bytes) -> list[int]:
     return starts
 
 
+@pytest.mark.interop
 async def test_a_clip_of_vp8_is_webm(tmp_path: Path):
     small = tmp_path / "small.webm"
     a_clip(small, "libvpx", {"deadline": "realtime", "cpu-used": "8"}, frames=60)

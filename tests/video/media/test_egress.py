@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from sightline.domain.value import replace
 from sightline.video.media.codecs import H264Format, Vp8Format, vp8_numbers
 from sightline.video.media.egress import HISTORY_PACKETS, RESEND_MAX, VideoLeg, Viewer
@@ -71,7 +73,7 @@ def forward(leg: VideoLeg, frame: StreamFrame, now_ms: float) -> None:
 def a_viewer() -> tuple[Viewer, VideoLeg, Wire, list[Viewer]]:
     wire: Any = Wire()
     asked: list[Viewer] = []
-    viewer = Viewer("r", needs_key=asked.append, choose_layer=asked.append)
+    viewer = Viewer("r", workspace_id="w", needs_key=asked.append, choose_layer=asked.append)
     viewer.peer = wire
     leg = viewer.video = VideoLeg(
         peer=wire, formats={"H264": (96, 97), "VP8": (98, 99)}, ssrc=VIDEO, rtx_ssrc=RTX, origin=0
@@ -120,6 +122,22 @@ def test_what_is_kept_for_retransmission_is_shared_by_all_viewers():
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept / len(legs) < 250_000, "the packets alone are 1.2 MB"
+
+
+@pytest.mark.parametrize(("lost", "arrives"), [(0, True), (100, True), (255, False)])
+def test_a_report_says_that_video_arrives_unless_nothing_was_sent_or_all_is_lost(lost, arrives):
+    viewer, leg, _, _ = a_viewer()
+    report = build_receiver_report(
+        ssrc=THEIRS, media_ssrc=VIDEO, lost_fraction=lost, lost=0, highest=0, jitter=0, lsr=0, dlsr=0
+    )
+    viewer.on_packet(report, True, 1_000.0)
+    assert not viewer.receives, "nothing was sent"
+    forward(leg, a_frame(0, key=True), 1_000.0)
+    viewer.on_packet(report, True, 2_000.0)
+    assert viewer.receives is arrives
+    viewer.receives = False
+    viewer.on_packet(report, True, 3_000.0)
+    assert not viewer.receives, "nothing was sent since"
 
 
 def test_the_round_trip_is_measured_by_the_viewers_reports():

@@ -26,6 +26,13 @@ async def test_an_address_that_is_not_ours_cannot_be_bound():
     assert found["127.0.0.1"]["ok"]
 
 
+async def test_an_advertised_name_without_an_address_is_told():
+    async with a_rig(options(bind_addresses=("127.0.0.1",), advertised_addresses=("missing.invalid",))) as rig:
+        found = {check["advertised"]: check for check in await rig.backend.self_test()}
+    assert found["127.0.0.1"]["ok"], "what is sent instead"
+    assert "the host name has no address" in found["missing.invalid"]["problem"]
+
+
 async def test_a_port_range_that_is_used_up_is_told():
     with socket.socket(type=socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))

@@ -9,8 +9,10 @@ import { t, type Word } from "../strings";
 import { chime } from "./chime";
 
 type Message = Omit<Model["OperatorMessage"], "shown"> & { readonly shown?: boolean };
-/** For so long the newest message stays on the picture of the operator. */
+/** For so long a message stays on the picture of the operator. */
 const SHOWN_MS = 10_000;
+/** So many are on it at once. */
+const SHOWN_MAX = 3;
 const TEXT_MAX = 200;
 /** From so many characters on, the count is shown: what is typed after the last one is not taken. */
 const COUNTED_FROM = 150;
@@ -19,15 +21,16 @@ const LONG = 60;
 const USUAL: readonly Word[] = ["tellLeft", "tellRight", "tellCloser", "tellBack", "tellHold"];
 
 /**
- * For who films: the newest message over the picture until a press or some seconds, with a sound when it comes. The viewer is told
- * that it was shown; if that call fails, the next reading of the session repeats it.
+ * For who films: new messages over the picture, each until a press or some seconds, with a sound when one comes. The viewer is told
+ * that they were shown; if that call fails, the next reading of the session repeats it.
  */
 export function Newest({ client, id, messages }: { client: Client; id: string; messages: readonly Message[] }) {
-  const closed = useSignal<number | null>(null);
+  const closed = useSignal<ReadonlySet<number>>(new Set());
   const newest = messages.at(-1);
-  const isNew = newest !== undefined && now.value - Date.parse(newest.sentAt) < SHOWN_MS;
+  const isNew = (each: Message): boolean => now.value - Date.parse(each.sentAt) < SHOWN_MS;
+  const shown = messages.filter(isNew).slice(-SHOWN_MAX).filter((each) => !closed.value.has(each.number));
   useEffect(() => {
-    if (isNew) chime();
+    if (newest !== undefined && isNew(newest)) chime();
   }, [newest?.number]);
   const unmarked = newest?.shown === false && now.value > 0 && document.visibilityState === "visible" ? newest.number : null;
   useEffect(() => {
@@ -35,10 +38,10 @@ export function Newest({ client, id, messages }: { client: Client; id: string; m
     client.POST("/api/v1/sessions/{id}/messages/shown", { params: { path: { id } }, body: { number: unmarked } }).catch(() => undefined);
   }, [messages, unmarked]);
   return (
-    <p class={(newest?.text.length ?? 0) > LONG ? "said long" : "said"} role="alert" id="said">
-      {isNew && newest.number !== closed.value && (
-        <Button run={() => (closed.value = newest.number)}><span>{newest.text}</span><Icon name="cross" /><span class="sr">{t("close")}</span></Button>
-      )}
+    <p class={shown.reduce((sum, each) => sum + each.text.length, 0) > LONG ? "said long" : "said"} role="alert" id="said">
+      {shown.map((each) => (
+        <Button key={each.number} run={() => (closed.value = new Set([...closed.value, each.number]))}><span>{each.text}</span><Icon name="cross" /><span class="sr">{t("close")}</span></Button>
+      ))}
     </p>
   );
 }
@@ -66,7 +69,7 @@ export function Tell({ id, messages }: { id: string; messages: readonly Message[
   return (
     <Card title={t("tellTitle")} kind="tell">
       <form class="with-button" onSubmit={(event) => (event.preventDefault(), document.getElementById("tell")?.click())}>
-        <input id="tell-text" aria-label={t("tellLabel")} placeholder={t("tellLabel")} maxLength={TEXT_MAX} autocomplete="off" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
+        <input id="tell-text" aria-label={t("tellLabel")} placeholder={t("tellShort")} maxLength={TEXT_MAX} autocomplete="off" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
         <Button id="tell" run={submit}>{t("send")}</Button>
       </form>
       {text.value.length >= COUNTED_FROM && <p class="hint number" id="letters" role="status">{t("lettersLeft", { count: text.value.length, max: TEXT_MAX })}</p>}

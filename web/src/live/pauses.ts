@@ -66,6 +66,20 @@ function distinct(parts: readonly Gap[]): Gap[] {
   return distinct(found);
 }
 
+/** What was not charged of a session that is over, in whole seconds, and its parts, which add up to it. */
+export interface Uncharged {
+  seconds: number;
+  parts: readonly (Gap & { seconds: number })[];
+}
+export function unchargedOf(session: { startedAt: string; endedAt: string; cleanSeconds: number }, windows: readonly Model["MeterWindow"][]): Uncharged {
+  const end = Date.parse(session.endedAt);
+  const lasted = Math.max(1, end - Date.parse(session.startedAt));
+  const seconds = Math.max(0, Math.floor(lasted / 1000) - session.cleanSeconds);
+  const gaps = gapsOf(windows, end);
+  const rounded = inSeconds(gaps, seconds);
+  return { seconds, parts: gaps.map((each, index) => ({ ...each, seconds: rounded[index] ?? 0 })) };
+}
+
 /** Whole seconds of each part, rounded so that they add up to the seconds that were not charged. */
 export function inSeconds(parts: readonly Pick<Gap, "from" | "to">[], notCharged: number): number[] {
   const lengths = parts.map((each) => (each.to - each.from) / 1000);

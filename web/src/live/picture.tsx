@@ -17,8 +17,10 @@ interface PictureProps {
   sessionId: string;
   url: string;
   isServerAway: boolean;
-  /** What runs is not charged: the picture is not called live then. */
-  isPaused: boolean;
+  /** Why what runs is not charged, which is on the picture in place of "live"; null while it is charged. */
+  paused: string | null;
+  /** Whether the camera has sent a picture before, as far as the session knows: after a reload, the page does not. */
+  hasShown?: boolean;
   /** Whether the session is over when the picture goes away: its connection needs no goodbye then. */
   isOver: () => boolean;
   /** Who watches pays nothing. */
@@ -28,7 +30,7 @@ interface PictureProps {
   /** Buttons before those of the picture. */
   children?: ComponentChildren;
 }
-export function Picture({ connection, sessionId, url, isServerAway, isPaused, isOver, isShared = false, last, children }: PictureProps) {
+export function Picture({ connection, sessionId, url, isServerAway, paused, hasShown = false, isOver, isShared = false, last, children }: PictureProps) {
   const video = useRef<HTMLVideoElement>(null);
   const playing = useSignal<PlayerStatus>(CONNECTING);
   const still = useSignal<Still | null>(null);
@@ -47,18 +49,19 @@ export function Picture({ connection, sessionId, url, isServerAway, isPaused, is
   const hasPlayed = useRef(false);
   hasPlayed.current ||= picture.value === "playing";
   const words: Record<string, Word> = {
-    connecting: "pictureConnecting", noCamera: hasPlayed.current ? "pictureLost" : "pictureNoCamera", stalled: "pictureStalled", failed: "pictureFailed",
+    connecting: "pictureConnecting", noCamera: hasShown || hasPlayed.current ? "pictureLost" : "pictureNoCamera", stalled: "pictureStalled", failed: "pictureFailed",
   };
   const word = isServerAway && picture.value !== "playing" ? (isShared ? "serverAwayShared" : "serverAway") : words[picture.value];
   return (
     <>
       <div class="stage dark" data-picture={wantsStills.value ? "stills" : picture.value}>
         {wantsStills.value ? (
-          still.value === null ? <div class="cover" role="status"><span class="spinner big" /><p>{t("pictureNoCamera")}</p></div> : <img src={still.value.url} alt={t("stillOf", { time: timeOf(still.value.capturedAt) })} />
+          still.value === null ? <div class="cover" role="status"><span class="spinner big" /><p>{t(hasShown ? "pictureLost" : "pictureNoCamera")}</p></div> : <img src={still.value.url} alt={t("stillOf", { time: timeOf(still.value.capturedAt) })} />
         ) : (
           <video ref={video} muted={isMuted.value} playsInline autoPlay aria-label={t("liveVideo")} />
         )}
-        {wantsStills.value && <span class="tag">{t("stills")}</span>}
+        {paused !== null && <span class="tag" id="paused-tag"><Icon name="pause" />{t("statePaused")} · {paused}</span>}
+        {paused === null && wantsStills.value && <span class="tag">{t("stills")}</span>}
         {wantsStills.value && still.value?.state === "lost" && <div class="cover" role="status"><span class="spinner big" aria-hidden="true" /><p>{t("pictureLost")}</p></div>}
         {!wantsStills.value && word !== undefined && (
           <div class="cover" role="status">
@@ -67,10 +70,9 @@ export function Picture({ connection, sessionId, url, isServerAway, isPaused, is
             {picture.value === "failed" && !isServerAway && <Button run={() => (wantsStills.value = true)}>{t("showStills")}</Button>}
           </div>
         )}
-        {!wantsStills.value && picture.value === "playing" && playing.value.delayMs !== null && (
-          <span class="tag"><i class="dot" />{!isPaused && <>{t("live")} · </>}{t("delay", { ms: playing.value.delayMs })}</span>
+        {paused === null && !wantsStills.value && picture.value === "playing" && (
+          <span class="tag"><i class="dot" />{t("live")}{playing.value.delayMs !== null && <> · {t("delay", { ms: playing.value.delayMs })}</>}</span>
         )}
-        {!wantsStills.value && picture.value === "playing" && playing.value.delayMs === null && !isPaused && <span class="tag"><i class="dot" />{t("live")}</span>}
       </div>
       <div class="row controls">
         {children}

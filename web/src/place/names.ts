@@ -1,12 +1,14 @@
 // Names of places as they were chosen in this browser. The server knows coordinates only.
 import { signal } from "@preact/signals";
 import { coordinates, point } from "../format";
-import { keep, remembered } from "../kept";
+import { keep, onKeptElsewhere, remembered } from "../kept";
 
 const NAME = "placeNames";
 const KEPT_MAX = 50;
+const read = (): Map<string, string> => new Map(JSON.parse(remembered(NAME) ?? "[]") as [string, string][]);
 /** Coordinates and the name chosen for them, the newest last. */
-const names = signal(new Map(JSON.parse(remembered(NAME) ?? "[]") as [string, string][]));
+const names = signal(read());
+onKeptElsewhere(NAME, () => (names.value = read()));
 
 /** Remember the name of a chosen place. */
 export function keepName(name: string, at: { lat: number; lng: number }): void {

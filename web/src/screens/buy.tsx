@@ -224,7 +224,7 @@ function Why({ price }: { price: Model["Quote"] }) {
   const { supplyFactor, demandFactor, corridorMultiplier } = price;
   const isUsual = [supplyFactor, demandFactor, corridorMultiplier].every((each) => each === 1);
   const effects: [string, number][] = [
-    [t(supplyFactor > 1 ? "whyFew" : supplyFactor < 1 ? "whyMany" : "whySome"), supplyFactor],
+    [t(supplyFactor > 1 ? (price.availableOperators === 0 ? "whyNone" : "whyFew") : supplyFactor < 1 ? "whyMany" : "whySome"), supplyFactor],
     [t(demandFactor > 1 ? "whyOthers" : "whyNobodyElse"), demandFactor],
     ...(corridorMultiplier === 1 ? [] : [[t("whyArea"), corridorMultiplier] as [string, number]]),
   ];

@@ -18,8 +18,9 @@ import { JobAlerts } from "../live/push";
 import { Messages, Newest } from "../live/messages";
 import { pauseEndsAt, timeEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
-import { ACCURACY_MAX_M, uncertain, wordOf } from "../live/reasons";
-import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, Suspended, Switch, Unread, grossRows, useReading, useTitle } from "../parts";
+import { ACCURACY_MAX_M, awayFrom, uncertain, wordOf } from "../live/reasons";
+import { UnchargedOf } from "../live/uncharged";
+import { Address, Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Icon, Menu, SUSPENDED_EVERY_MS, Suspended, Switch, Unread, grossRows, useReading, useTitle } from "../parts";
 import { PlaceMap } from "../map/map";
 import { Town } from "../place/town";
 import { Preferences } from "../preferences";
@@ -35,8 +36,8 @@ const PROVED_EVERY_MS = 2000;
 const COVERAGE_M = 2000;
 /** So many unanswered heartbeats, 2 s each, mean that the server is not reached. */
 const MISSED_MAX = 3;
-/** A position is read about every 2 s. What is older than this is not sent any more. */
-const LOCATED_MS = 10_000;
+/** A position is read about every 2 s. One that is older than this is not where the device is now. */
+const LOCATED_MS = 5_000;
 /** Within this time a device that films sends its next position, and leaves if another one has taken over. */
 const LEAVES_WITHIN_MS = 2_500;
 /** Until the camera opens, it is tried again so often where the browser allows it without a question. */
@@ -115,8 +116,8 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
   const workspace = useSignal<Model["Workspace"] | null>(null);
   const job = useSignal<Session | null>(null);
   const meter = useSignal<Meter | null>(null);
-  /** What another device or page has set the workspace to, until somebody changes it here. */
-  const changedElsewhere = useSignal<"ONLINE" | "OFFLINE" | null>(null);
+  /** What another device or page has set the workspace to, or that a suspension has left it OFFLINE, until somebody changes it here. */
+  const changedElsewhere = useSignal<"ONLINE" | "OFFLINE" | "SUSPENDED" | null>(null);
   const isChanging = useRef(false);
   useTitle(identity.workspace.name);
   const isHidden = useSignal(document.hidden);
@@ -167,19 +168,41 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
     const [before, after] = [workspace.value?.availabilityState, told.availabilityState];
     const isSwitch = before !== undefined && before !== after && before !== "BUSY" && after !== "BUSY";
     if (isSwitch && !isChanging.current) changedElsewhere.value = after;
+    if (told.availabilityState !== "OFFLINE") return take(told);
     try {
-      workspace.value = told.availabilityState === "OFFLINE" ? await need(client.GET("/api/v1/workspaces/{id}", { params: { path: { id } } })) : told;
-      isSuspended.value = false;
+      await read();
     } catch (error) {
       if (!isSuspension(error)) workspace.value = told;
       report(error);
     }
   }
+  const read = async (): Promise<void> => take(await need(client.GET("/api/v1/workspaces/{id}", { params: { path: { id } } })));
+  function take(found: Model["Workspace"]): void {
+    if (isSuspended.value && found.availabilityState === "OFFLINE") changedElsewhere.value = "SUSPENDED";
+    workspace.value = found;
+    isSuspended.value = false;
+  }
+  // The stream does not tell that a suspension is over.
+  useEffect(() => {
+    if (!isSuspended.value) return;
+    const timer = setInterval(() => void read().catch(report), SUSPENDED_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [isSuspended.value]);
   function takeJob(found: Session): void {
     const isMine = job.value === null || job.value.id === found.id || job.value.endedAt !== null;
     if (!isMine || (found.state !== "ASSIGNED" && found.state !== "LIVE" && job.value?.id !== found.id)) return;
     if (found.state === "ASSIGNED" && job.value?.id !== found.id) chime();
     job.value = found;
+  }
+  function acceptJob(found: Session): void {
+    takeJob(found);
+    // The list in which it was pressed is far below the job, and its entry is gone soon.
+    setTimeout(() => {
+      const head = document.querySelector("#start")?.closest("section")?.querySelector("h2");
+      if (head != null) head.tabIndex = -1;
+      head?.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    });
   }
   /** Send nothing without a picture, and try to have the camera again. */
   async function lose(): Promise<void> {
@@ -233,9 +256,9 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
   useEffect(() => {
     locator.value?.quieten(isElsewhere || isBlind);
   }, [isElsewhere, isBlind, locator.value]);
-  const mayReopen = useComputed(() => mediaError.value !== null && liveUrl.value === null).value;
+  const isUnopened = useComputed(() => mediaError.value !== null).value;
   useEffect(() => {
-    if (!mayReopen) return;
+    if (!isUnopened) return;
     const again = (): void => void openCamera();
     const timer = setInterval(() => void isCameraAllowed().then((isAllowed) => isAllowed && !document.hidden && again()), CAMERA_EVERY_MS);
     navigator.mediaDevices.addEventListener("devicechange", again);
@@ -243,7 +266,7 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
       clearInterval(timer);
       navigator.mediaDevices.removeEventListener("devicechange", again);
     };
-  }, [mayReopen]);
+  }, [isUnopened]);
   // The device on which somebody said so last films: the one before hears of it at its next position, and leaves.
   const takenOver = locator.value?.takenOver.value ?? 0;
   useEffect(() => {
@@ -291,9 +314,11 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
   const isChecking = locator.value?.isChecking.value ?? false;
   const isLocated = useComputed(() => {
     const [atMs, error] = [locator.value?.fix.value?.atMs ?? 0, locator.value?.error.value ?? null];
-    return now.value > 0 && error !== "positionRefused" && Date.now() - atMs < LOCATED_MS;
+    return now.value > 0 && error === null && Date.now() - atMs < LOCATED_MS;
   }).value;
-  const isInaccurate = fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
+  const isInaccurate = isLocated && fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
+  const positionWord = problem ?? (fix === null ? "positionSearching" : "positionSilent");
+  const pausesSoon = liveUrl.value !== null && job.value?.meterState === "RUNNING" && t("pausesSoon");
   const state = workspace.value?.availabilityState ?? "OFFLINE";
   // A phone that sleeps hears of no job and sends no position.
   const isAtWork = state !== "OFFLINE" || liveUrl.value !== null;
@@ -329,6 +354,20 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
   const isBusy = job.value?.state === "ASSIGNED" || job.value?.state === "LIVE";
   const isStranded = state === "ONLINE" && mediaError.value !== null && job.value === null && !isSuspended.value;
   const goOffline = (): Promise<void> => patch({ availabilityState: "OFFLINE" });
+  const isLive = job.value?.state === "LIVE";
+  const isPaused = isLive && job.value?.meterState === "PAUSED";
+  const isFilming = isConnected && !isPaused;
+  const filmWord: Word = sending.value === "refused" ? "filmRefused" : mediaError.value !== null ? "badgeNoCamera" : !isConnected ? "filmConnecting" : isPaused ? "statePaused" : "filming";
+  const isServerAway = liveUrl.value !== null && (locator.value?.missed.value ?? 0) >= MISSED_MAX;
+  const shownState = isSuspended.value ? "SUSPENDED" : isElsewhere ? (isPaused ? "PAUSED" : "BUSY") : isLive ? (isPaused ? "PAUSED" : "LIVE") : job.value?.state === "ASSIGNED" ? "ASKED" : state;
+  /** What is missing for a request or for the view, as the badge says it. */
+  const missing = ((): Word | null => {
+    if (isElsewhere || isSuspended.value || (!isLive && shownState !== "ASKED" && state !== "ONLINE")) return null;
+    if (mediaError.value !== null) return "badgeNoCamera";
+    if (isLive && !isConnected) return "badgeAway";
+    if (isPaused) return null;
+    return !isLocated ? "badgeNoPosition" : isInaccurate ? "badgeUncertain" : null;
+  })();
   const forgetPhone = async (): Promise<void> => {
     if (state === "ONLINE") await goOffline().catch(report); // the key goes in any case
     onForget();
@@ -341,18 +380,19 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
           {!isBusy && <p class="dim">{t("cameraLead")}</p>}
           {!isBusy && workspace.value !== null && <p class="dim" id="payee">{t("filmedFor")} <Address value={workspace.value.walletAddress} /></p>}
         </div>
-        {isElsewhere ? <Badge state={job.value?.meterState === "PAUSED" ? "PAUSED" : "BUSY"} /> : job.value?.state === "LIVE" && !isConnected ? <span class="badge paused">{t("badgeAway")}</span> : !isSuspended.value && state === "ONLINE" && (!isLocated || mediaError.value !== null) ? <span class="badge paused">{t(isLocated ? "badgeNoCamera" : "badgeNoPosition")}</span> : <Badge state={isSuspended.value ? "SUSPENDED" : job.value?.state === "LIVE" ? (job.value.meterState === "PAUSED" ? "PAUSED" : "LIVE") : state} />}
+        {missing === null ? <Badge state={shownState} /> : <span class="badge paused">{t(missing)}</span>}
       </header>
       {isSuspended.value && <Banner kind="bad" icon="warn"><strong>{t("suspended")}.</strong> {t("suspendedText")}</Banner>}
-      {(problem !== null || isChecking) && !isLocated && (
+      {(problem !== null || isChecking || fix !== null) && !isLocated && (
         <div class="banner warn" role="alert" id="no-position">
           <Icon name="pin" />
           <div>
-            <p>{t(isChecking || problem === null ? "positionChecking" : problem)}</p>
+            <p>{t(isChecking ? "positionChecking" : positionWord)} {pausesSoon}</p>
             <div class="row"><Button run={() => locator.value?.check()}>{t("checkPosition")}</Button></div>
           </div>
         </div>
       )}
+      {isInaccurate && !isElsewhere && <Banner id="inaccurate" kind="warn" icon="warn">{uncertain(fix.accuracyMeters)} {pausesSoon}</Banner>}
       <div class="stage dark">
         <video ref={preview} muted playsInline autoPlay aria-label={t("preview")} />
         {media.value === null && mediaError.value === null && (
@@ -369,7 +409,7 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
           </div>
         )}
         {liveUrl.value !== null && (
-          <span class="tag recording" role="status" id="sending" data-sending={sending.value}><i class="dot" />{t(isConnected ? "filming" : sending.value === "refused" ? "filmRefused" : "filmConnecting")}</span>
+          <span class={isFilming ? "tag recording" : "tag"} role="status" id="sending" data-sending={sending.value}>{isFilming && <i class="dot" />}{t(filmWord)}</span>
         )}
         {liveUrl.value !== null && isConnected && quality.value !== null && (
           <Grade quality={quality.value} forMs={now.value - sendingSince.value} />
@@ -377,12 +417,12 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
         {job.value?.state === "LIVE" && !isElsewhere && <Newest client={client} id={job.value.id} messages={job.value.messages} />}
       </div>
       {!online.value && <Banner kind="warn" icon="warn">{t("cameraOffline")}</Banner>}
-      {online.value && liveUrl.value !== null && (locator.value?.missed.value ?? 0) >= MISSED_MAX && <Banner id="server-away" kind="bad" icon="warn">{t("cameraServerAway")}</Banner>}
+      {online.value && isServerAway && <Banner id="server-away" kind="bad" icon="warn">{t("cameraServerAway")}</Banner>}
       {locator.value?.isShared.value === true && !isElsewhere && (
         <div id="other-device"><Banner kind={liveUrl.value === null ? "info" : "bad"} icon="warn">{t(liveUrl.value === null ? "otherDeviceOnline" : "otherDevice")}</Banner></div>
       )}
-      {changedElsewhere.value === state && job.value?.state !== "LIVE" && !isSuspended.value && (
-        <div id="changed-elsewhere"><Banner kind="info" icon="camera">{t(state === "ONLINE" ? "setOnlineElsewhere" : "setOfflineElsewhere")}</Banner></div>
+      {(changedElsewhere.value === "SUSPENDED" ? "OFFLINE" : changedElsewhere.value) === state && job.value?.state !== "LIVE" && !isSuspended.value && (
+        <div id="changed-elsewhere"><Banner kind="info" icon="camera">{t(changedElsewhere.value === "SUSPENDED" ? "suspensionOver" : state === "ONLINE" ? "setOnlineElsewhere" : "setOfflineElsewhere")}</Banner></div>
       )}
       {isHidden.value && liveUrl.value !== null && <Banner kind="bad" icon="pause">{t("backgroundPause")}</Banner>}
       {state === "ONLINE" && isAway && (
@@ -404,8 +444,8 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
           </Banner>
         </div>
       )}
-      {!isSuspended.value && !isElsewhere && !isStranded && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} isLocated={isLocated} canFilm={media.value !== null && isLocated} onStart={film} />}
-      {state === "ONLINE" && !isSuspended.value && !isStranded && <Requests client={client} workspaceId={id} isOffline={false} at={isLocated ? fix : null} changes={requestsTold.value} onAccepted={takeJob} />}
+      {!isSuspended.value && !isElsewhere && !isStranded && (job.value !== null || state !== "ONLINE") && <Job client={client} ownId={id} job={job} meter={meter.value} fix={fix} isOffline={state === "OFFLINE"} isLocated={isLocated} isCut={!online.value || isServerAway} lacks={media.value === null ? (mediaError.value ?? "cameraStarting") : isLocated ? null : positionWord} onStart={film} />}
+      {state === "ONLINE" && !isSuspended.value && !isStranded && <Requests client={client} workspaceId={id} isOffline={false} at={isLocated ? fix : null} changes={requestsTold.value} onAccepted={acceptJob} />}
       <div class="row centre">
         <Button run={() => ((facing.value = facing.value === "user" ? "environment" : "user"), openCamera())}>{t("flip")}</Button>
         <Switch id="microphone" isOn={hasSound.value} run={() => switchSound(!hasSound.value)}>{t("microphone")}</Switch>
@@ -419,9 +459,8 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
       </div>
       <Card title={t("position")}>
         <p role="status" id="position">
-          {problem !== null && isLocated ? t(problem) : problem !== null && !isChecking ? t("positionNone") : (fix === null ? t("positionSearching") : `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}`)}
+          {isLocated && fix !== null ? `${point(fix.lat, fix.lng)} ± ${metres(fix.accuracyMeters)}` : t(isChecking || positionWord === "positionSearching" ? "positionSearching" : "positionNone")}
         </p>
-        {isInaccurate && !isBusy && <Banner id="inaccurate" kind="warn" icon="warn">{uncertain("positionInaccurate", fix.accuracyMeters)}</Banner>}
         {workspace.value?.coverageLat != null && workspace.value.coverageLng != null && !isBusy && <p class="hint" id="covered">{t("youCover", { radius: metres(workspace.value.coverageRadiusMeters ?? 0), place: point(workspace.value.coverageLat, workspace.value.coverageLng) })} <Town lat={workspace.value.coverageLat} lng={workspace.value.coverageLng} /></p>}
         {!isSuspended.value && (locator.value?.missed.value ?? 0) > 2 && <Banner kind="warn" icon="clock">{t("positionMissed", { count: locator.value?.missed.value ?? 0 })}</Banner>}
         {job.value?.state !== "LIVE" && !isSuspended.value &&
@@ -488,17 +527,21 @@ interface JobProps {
   meter: Meter | null;
   fix: Fix | null;
   isOffline: boolean;
+  /** Whether `fix` is where the device is now. */
   isLocated: boolean;
-  /** The camera is open and the position is known: without them a view would be LIVE without a picture, or paused. */
-  canFilm: boolean;
+  /** The phone has no connection, or the server is away, which is said above: nothing else need be checked. */
+  isCut: boolean;
+  /** Why it cannot film: without the camera or the position a view would be LIVE without a picture, or paused. */
+  lacks: Word | null;
   /** This browser films the session from now on. */
   onStart: (sessionId: string) => void;
 }
-function Job({ client, ownId, job, meter, fix, isOffline, isLocated, canFilm, onStart }: JobProps) {
+function Job({ client, ownId, job, meter, fix: last, isOffline, isLocated, isCut, lacks, onStart }: JobProps) {
   const shown = job.value;
   if (shown === null) return <Card><p class="dim" role="status">{t(isOffline ? "cameraIsOffline" : isLocated ? "cameraWaiting" : "cameraWaitingUnlocated")}</p></Card>;
   const params = { path: { id: shown.id }, header: once() };
   const most = usdc(withoutFee(shown.holdMicroUsdc, shown.platformFeeBps));
+  const fix = isLocated ? last : null;
   const away = fix === null ? null : distanceM(fix.lat, fix.lng, shown.requestedLat, shown.requestedLng);
   const ends = meter === null ? null : pauseEndsAt(meter, timeEndsAt(shown));
   const timeEnds = timeEndsAt(shown);
@@ -507,6 +550,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, isLocated, canFilm, on
   const isFarOutside = away !== null && fix !== null && away - fix.accuracyMeters > shown.radiusMeters + Math.max(MARGIN_M, MARGIN_RATIO * shown.radiusMeters);
   const freeUntil = Date.parse(shown.assignedAt ?? "") + DECLINE_FREE_MS;
   const isUncertain = fix !== null && fix.accuracyMeters > ACCURACY_MAX_M;
+  const awayRow = [t("away"), <span id="away">{last === null ? "–" : awayFrom(shown, { ...last, ageMs: isLocated ? 0 : Date.now() - last.atMs })}</span>] as const;
   const area = (
     <PlaceMap
       isSmall
@@ -534,33 +578,32 @@ function Job({ client, ownId, job, meter, fix, isOffline, isLocated, canFilm, on
     return (
       <Card title={t("jobTitle")} aside={shown.expiresAt !== null && <span class="dim"><Icon name="clock" /> <Countdown until={shown.expiresAt} /></span>}>
         <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
+        {isOutside && <Banner kind="warn" icon="warn">{t("outsideFirst", { radius: metres(shown.radiusMeters) })}</Banner>}
+        {lacks !== null && <Banner kind="warn" icon="warn">{t(lacks)} {t("startNeeds")}<div class="row">{giveBack}</div></Banner>}
+        <Button id="start" kind={isOutside ? "plain" : "main"} disabled={lacks !== null} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
+        <div class="apart">
+          <p class="hint" id="decline-hint">{now.value < freeUntil ? <>{t("declineHint")} <strong><Countdown until={freeUntil} />.</strong> {t("declineLater")}</> : t("declineCounts")}</p>
+          {lacks === null && giveBack}
+        </div>
         <Facts rows={[
           [t("place"), <><a href={onMap(shown)}>{t("watchLead", { place: point(shown.requestedLat, shown.requestedLng), radius: metres(shown.radiusMeters) })}</a> <Town lat={shown.requestedLat} lng={shown.requestedLng} /></>],
-          ...(away === null ? [] : [[t("away"), metres(away)] as const]),
+          awayRow,
           [t("longest"), clock(shown.maxDurationSeconds)],
           [t("earnAtMost"), most],
         ]} />
-        {isOutside && <Banner kind="warn" icon="warn">{t("outsideFirst", { radius: metres(shown.radiusMeters) })}</Banner>}
-        {canFilm && isUncertain && <Banner id="inaccurate" kind="warn" icon="warn">{uncertain("ownUncertain", fix.accuracyMeters)}</Banner>}
-        {!canFilm && <Banner kind="warn" icon="warn">{t("startNeeds")}<div class="row">{giveBack}</div></Banner>}
-        <Button id="start" kind={isOutside ? "plain" : "main"} disabled={!canFilm} run={async () => (onStart(shown.id), (job.value = (await need(client.POST("/api/v1/sessions/{id}/start", { params }))).session))}>{t("startFilming")}</Button>
-        <div class="apart">
-          <p class="hint" id="decline-hint">{now.value < freeUntil ? <>{t("declineHint")} <strong><Countdown until={freeUntil} /></strong></> : t("declineCounts")}</p>
-          {canFilm && giveBack}
-        </div>
         {area}
       </Card>
     );
   if (shown.state === "LIVE")
     return (
-      <Card title={t("filming")} aside={<span class="number" id="filmed">{clock(Math.min((now.value - Date.parse(shown.startedAt ?? "")) / 1000, shown.maxDurationSeconds))}</span>}>
-        <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
+      <Card title={t(shown.meterState === "PAUSED" ? "statePaused" : "filming")} aside={shown.meterState !== "PAUSED" && <span class="number" id="filmed">{clock(Math.min((now.value - Date.parse(shown.startedAt ?? "")) / 1000, shown.maxDurationSeconds))}</span>}>
         {shown.meterState === "PAUSED" && (
-          <Banner kind="warn" icon="pause">
-            <strong>{t("pausedTitle")}</strong> {shown.pauseReason === "LOCATION_STALE" && isUncertain ? uncertain("ownUncertain", fix.accuracyMeters) : shown.pauseReason === "GEOFENCE_EXIT" && away !== null && !isOutside ? t("backInside") : wordOf(OWN_REASONS, shown.pauseReason)} {t("notPaid")}
+          <Banner id="paused" kind="warn" icon="pause">
+            {isCut ? null : shown.pauseReason === "LOCATION_STALE" && isUncertain ? uncertain(fix.accuracyMeters) : shown.pauseReason === "GEOFENCE_EXIT" && away !== null && !isOutside ? t("backInside") : wordOf(OWN_REASONS, shown.pauseReason)} {t("notPaid")}
             {ends !== null && <p>{t("endsItself")} <Countdown until={ends} /></p>}
           </Banner>
         )}
+        <p class="job">{shown.instructions ?? t("jobNoInstructions")}</p>
         {isOutside && shown.meterState !== "PAUSED" && <Banner kind="warn" icon="warn">{t(isFarOutside ? "outsideFar" : "outside", { radius: metres(shown.radiusMeters) })}</Banner>}
         <Messages messages={shown.messages} />
         {isOutside && area}
@@ -569,7 +612,7 @@ function Job({ client, ownId, job, meter, fix, isOffline, isLocated, canFilm, on
           [t("earned"), usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps))],
           [t("longest"), clock(shown.maxDurationSeconds)],
           ...(timeEnds === null ? [] : [[t("timeLeft"), <Countdown until={timeEnds} />] as const]),
-          ...(away === null ? [] : [[t("away"), metres(away)] as const]),
+          awayRow,
         ]} />
         <Confirm id="stop" question={t("stopAsk", { amount: usdc(withoutFee(shown.accruedMicroUsdc, shown.platformFeeBps)) })} action={t("stopFilming")} run={stop}>{t("stopFilming")}</Confirm>
       </Card>
@@ -584,9 +627,11 @@ function Job({ client, ownId, job, meter, fix, isOffline, isLocated, canFilm, on
           <p class="price"><span class="number">{usdc(earned)}</span></p>
           <Facts rows={grossRows(shown.chargedMicroUsdc, shown.platformFeeBps)} />
           <p class="dim">{t("jobOverText", { time: clock(shown.cleanSeconds) })} {endingOf(shown, ownId)}</p>
+          <UnchargedOf client={client} session={shown} title="unpaidTime" isOwn />
+          {remembered("signedIn") !== null && <a href={link("receipt", shown.id)}>{t("seeReceipt")}</a>}
         </>
       )}
-      <Button id="next-job" run={() => (job.value = null)}>{t("nextJob")}</Button>
+      <Button id="next-job" run={() => (job.value = null)}>{t("close")}</Button>
     </Card>
   );
 }

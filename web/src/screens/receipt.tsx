@@ -8,8 +8,8 @@ import { rpc } from "../chain/rpc";
 import { clock, dateTime, listed, metres, timeOf, usdc, withoutFee } from "../format";
 import { endingOf } from "../live/endings";
 import { Messages } from "../live/messages";
-import { REASONS, wordOf } from "../live/reasons";
-import { gapsOf, inSeconds, merged, type Gap } from "../live/pauses";
+import { merged, unchargedOf } from "../live/pauses";
+import { UnchargedParts } from "../live/uncharged";
 import { Address, Badge, Banner, Button, Card, Empty, Facts, Icon, Page, Unread, grossRows, useReading } from "../parts";
 import { AskAgain, extensionsOf } from "../place/again";
 import { nameOfPlace, placeOf } from "../place/names";
@@ -20,6 +20,8 @@ import { Shares } from "./shares";
 
 type Data = Model["Receipt"];
 const READ_EVERY_MS = 1500;
+/** A longer time without a picture is worth a word. Viewers report every three seconds. */
+const GAP_MS = 5000;
 const CHECK_WORDS: Record<Check, Word> = {
   hashChain: "checkHashChain", cleanSeconds: "checkSeconds", charge: "checkCharge", fee: "checkFee", settled: "checkSettled",
 };
@@ -43,7 +45,7 @@ export default function Receipt() {
       // Not in the receipt, which proves what it says: why a payment is refused.
       const isPending = receipt.value.settlement.state === "PENDING";
       refusedFor.value = isPending ? (await need(api.GET("/api/v1/settlements/{sessionId}", { params: { path: { sessionId: id } } }))).refusedFor : null;
-      // Not in the receipt: what should be in the picture, and, for its own side only, who ended it.
+      // Not in the receipt: what should be in the picture, when pictures reached the consumer, and, for its own side only, who ended it.
       whole.value ??= await need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } } }));
       if (receipt.value.session.consumerWorkspaceId === workspace.value?.id && receipt.value.settlement.state !== "PENDING") refunds.value = await readRefunds(id).catch(() => refunds.value); // the receipt stands without them
     } catch (error) {
@@ -104,7 +106,7 @@ export default function Receipt() {
             {refusedFor.value !== null && <div id="refused-payment"><Banner kind="bad" icon="warn">{t(isEarned ? "notCollected" : (REFUSED[refusedFor.value] ?? "refusedOther"))}</Banner></div>}
           </Card>
           <Card title={t("timeline")}>
-            <Timeline session={session} meter={shown.meter} />
+            <Timeline session={session} meter={shown.meter} delivery={whole.value?.delivery ?? null} />
             <p class="hint" id="ending">{endingOf(session, workspace.value?.id)}</p>
             {endedBy !== null && <Facts rows={[[t(endedBy.kind === "WALLET" ? "endedByWallet" : "endedByKey"), <Address value={endedBy.id} />]]} />}
           </Card>
@@ -222,21 +224,12 @@ function Verify({ receipt }: { receipt: Signal<Data | null> }) {
   );
 }
 
-/** Where both signals were missing, it was not the device alone: its way to the server was cut. */
-function missing(reasons: Gap["reasons"]): string {
-  const isSilent = reasons.includes("LOCATION_STALE") && reasons.includes("MEDIA_LOST");
-  const others = isSilent ? reasons.filter((each) => each === "GEOFENCE_EXIT") : reasons;
-  return [...others.map((each) => wordOf(REASONS, each)), ...(isSilent ? [t("reasonSilent")] : [])].join(" ");
-}
-
-function Timeline({ session, meter }: { session: Data["session"]; meter: Data["meter"] }) {
+function Timeline({ session, meter, delivery }: Pick<Data, "session" | "meter"> & Pick<Session, "delivery">) {
   if (session.startedAt === null) return <p class="dim">{t("neverLive")}</p>;
   const start = Date.parse(session.startedAt);
   const end = Date.parse(session.endedAt);
   const length = Math.max(1, end - start);
-  const gaps = gapsOf(meter.windows, end);
-  const notCharged = Math.max(0, Math.floor(length / 1000) - session.cleanSeconds);
-  const seconds = inSeconds(gaps, notCharged);
+  const { seconds: notCharged, parts } = unchargedOf({ ...session, startedAt: session.startedAt }, meter.windows);
   return (
     <>
       <div class="timeline" role="img" aria-label={t("timelineOf", { count: merged(meter.windows, end).length })}>
@@ -257,6 +250,7 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
           [t("lasted"), clock(length / 1000)],
           [t("proved"), clock(session.cleanSeconds)],
           [t("notCharged"), <strong id="not-charged">{clock(notCharged)}</strong>],
+          [t("pictureBetween"), <span id="delivered">{delivery === null ? t("pictureUnknown") : `${timeOf(delivery.firstAt)} – ${timeOf(delivery.lastAt)}`}{delivery !== null && delivery.longestGapMs >= GAP_MS && <small class="dim"> {t("pictureGap", { time: clock(delivery.longestGapMs / 1000) })}</small>}</span>],
         ]}
       />
       {meter.windows.length === 0 ? (
@@ -264,14 +258,7 @@ function Timeline({ session, meter }: { session: Data["session"]; meter: Data["m
       ) : (
         <>
         <h3>{t("pauseReasons")}</h3>
-        <ul class="windows">
-          {gaps.map(({ from, reasons }, index) => (
-            <li key={from}>
-              <span>{missing(reasons)} <small class="dim">{timeOf(new Date(from).toISOString())}</small></span>
-              <span class="number">{clock(seconds[index] ?? 0)}</span>
-            </li>
-          ))}
-        </ul>
+        <UnchargedParts parts={parts} />
         </>
       )}
     </>

@@ -4,9 +4,10 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { ApiError, here, makeClient, need, type Model } from "../api";
 import { dateTime, metres, point, timeOf } from "../format";
 import { Picture } from "../live/picture";
+import { timeEndsAt } from "../live/pauses";
 import { REASONS, wordOf } from "../live/reasons";
 import { PlaceMap } from "../map/map";
-import { Badge, Banner, Card, Empty, Facts, Loading, Page, Unread, useReading } from "../parts";
+import { Badge, Banner, Card, Countdown, Empty, Facts, Loading, Page, Unread, useReading } from "../parts";
 import { dropQuery, place } from "../router";
 import { t } from "../strings";
 
@@ -59,6 +60,7 @@ export default function Shared() {
   if (shown === null) return <Unread isPage {...reading} />;
   if (!isOpen) return <Empty isPage icon="check" title={t("viewEnded")} text={shown.endedAt === null ? t("viewNeverStarted") : t("viewEndedText", { time: dateTime(shown.endedAt) })} />;
   const isPaused = shown.meterState === "PAUSED";
+  const timeEnds = timeEndsAt(shown);
   return (
     <Page
       title={t("sharedTitle")}
@@ -69,7 +71,7 @@ export default function Shared() {
       <div class="columns wide-left">
         <div class="stack">
           {shown.state === "LIVE" && shown.whepUrl !== null && key !== null ? (
-            <Picture key={shown.sessionId} connection={{ ...here, key }} sessionId={id} url={shown.whepUrl} isServerAway={isAway.value} isShared isPaused={isPaused} isOver={() => view.value?.state !== "LIVE" || isEnded.value} />
+            <Picture key={shown.sessionId} connection={{ ...here, key }} sessionId={id} url={shown.whepUrl} isServerAway={isAway.value} isShared paused={isPaused ? wordOf(REASONS, shown.pauseReason) : null} isOver={() => view.value?.state !== "LIVE" || isEnded.value} />
           ) : (
             <div class="stage"><Loading text={t("sharedWaiting")} /></div>
           )}
@@ -80,6 +82,7 @@ export default function Shared() {
             <Facts
               rows={[
                 ...(shown.startedAt === null ? [] : [[t("startedAt"), timeOf(shown.startedAt)] as const]),
+                ...(timeEnds === null ? [] : [[t("timeLeft"), <Countdown until={timeEnds} />] as const]),
                 ...(shown.sharedUntil === null ? [] : [[t("linkWorksUntil"), dateTime(shown.sharedUntil)] as const]),
               ]}
             />

@@ -104,7 +104,7 @@ export default function Start() {
     [workspace.value !== null, "stepWorkspace", "stepWorkspaceText"],
   ];
   if (workspace.value === null || canBuy.value) {
-    steps.push([hasMoney, "stepMoney", "stepMoneyText"], [hasAllowance, "stepAllowance", "stepAllowanceText"]);
+    steps.push([hasMoney, "stepMoney", "stepMoneyText"], [hasAllowance, "stepAllowance", config.value?.isEscrow ? "stepEscrowText" : "stepAllowanceText"]);
   }
   const next = steps.findIndex(([done]) => !done);
 

@@ -66,9 +66,11 @@ function Spendable({ shown }: { shown: Model["Wallet"] }) {
   const fund = async (): Promise<void> => {
     if (await takeTestMoney()) notify("funded");
   };
+  // In escrow the wallet signs each view of this console, which needs no allowance.
+  const available = config.value?.isEscrow ? BigInt(shown.trackedBalance) - BigInt(shown.heldMicroUsdc) : shown.availableMicroUsdc;
   return (
     <Card title={t("available")}>
-      <p class="price"><span class="number" id="available">{usdc(shown.availableMicroUsdc)}</span></p>
+      <p class="price"><span class="number" id="available">{usdc(available)}</span></p>
       <Facts
         rows={[
           [t("balance"), usdc(shown.trackedBalance)],
@@ -134,7 +136,7 @@ function Limits({ address, allowance }: { address: string; allowance: bigint }) 
     <Card title={t("spendingLimits")}>
       <p class="dim">{t(config.value?.isEscrow ? "mandateText" : "spendingLimitsText")}</p>
       <form class="form" onSubmit={(event) => event.preventDefault()} onKeyDown={pressNext}>
-        <Field label={t("allowanceNew")} hint={t("allowanceNow", { amount: usdc(allowance) })} {...wrong(approve.value, amount)}>
+        <Field label={t("allowanceNew")} hint={t(config.value?.isEscrow ? "allowanceNowEscrow" : "allowanceNow", { amount: usdc(allowance) })} {...wrong(approve.value, amount)}>
           <div class="with-button">
             <input id="allowance" inputMode="decimal" value={approve.value} placeholder="25.00" onInput={(event) => (approve.value = event.currentTarget.value)} />
             <Button disabled={amount === null} run={allow}>{t("set")}</Button>
@@ -321,7 +323,8 @@ function paymentsAsOne(entries: readonly Entry[]): Entry[] {
 function EntryRow({ entry }: { entry: Entry }) {
   const isOut = entry.fromAddress.toLowerCase() === funds.value?.walletAddress.toLowerCase() && entry.kind !== "APPROVAL";
   // What a session gave back: other money that comes in belongs to none.
-  const word = entry.kind === "TRANSFER_IN" && entry.sessionId !== null ? (isReturned(entry) ? "statementReturned" : "kindRefund") : KINDS[entry.kind];
+  const isHeld = isOut && entry.kind === "TRANSFER_OUT" && entry.toAddress.toLowerCase() === config.value?.settlementAddress.toLowerCase();
+  const word = isHeld ? "kindHeld" : entry.kind === "TRANSFER_IN" && entry.sessionId !== null ? (isReturned(entry) ? "statementReturned" : "kindRefund") : KINDS[entry.kind];
   const amount = BigInt(entry.amountMicroUsdc);
   return (
     <li class={entry.removed ? "removed" : ""}>

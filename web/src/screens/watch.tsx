@@ -5,18 +5,20 @@ import { follow } from "sightline-js/events";
 import { clip, frame, type Clip, type Still } from "sightline-js/stills";
 import { ApiError, api, here, need, once, type Model } from "../api";
 import { extendSession } from "../chain/payment";
-import { clock, distanceM, metres, point, positionOf, timeOf, usdc, withoutFee } from "../format";
+import { clock, metres, point, positionOf, timeOf, usdc, withoutFee } from "../format";
 import { endingOf, noteEnd } from "../live/endings";
 import { Messages, Tell } from "../live/messages";
 import { pausedMs, pauseEndsAt, timeEndsAt } from "../live/pauses";
 import { Picture } from "../live/picture";
-import { REASONS, wordOf } from "../live/reasons";
+import { REASONS, awayFrom, reasonsOf, wordOf } from "../live/reasons";
 import { reopenedBy } from "../live/reopened";
 import { noteSent, sentFrom } from "../live/sent";
+import { UnchargedOf } from "../live/uncharged";
 import { PlaceMap } from "../map/map";
 import { Badge, Banner, Button, Card, Confirm, Countdown, Empty, Facts, Field, Icon, Loading, Page, Unread, grossRows, useReading } from "../parts";
 import { AskAgain } from "../place/again";
-import { nameOfPlace, placeOf, titleOf } from "../place/names";
+import { nameOfPlace } from "../place/names";
+import { Town } from "../place/town";
 import { link, place } from "../router";
 import { awaited, config, fieldOf, mayChange, notify, now, refreshFunds, report, tell, tellMeter, told, unpaidText, unpayable, workspace, type Session } from "../store";
 import { t, type Word } from "../strings";
@@ -25,14 +27,16 @@ import { Shares } from "./shares";
 type Meter = Model["Meter"];
 type Position = Model["SessionLocation"];
 const METER_EVERY_MS = 2000;
+/** Without an answer for so long the server is away, although the stream of a server that stands still stays open. */
+const ANSWERS_WITHIN_MS = 6000;
 const CLIP_S = 10;
 const MORE_S = 300;
+/** A position comes about every 2 s. After so long without one it is not where the operator is now. */
+const SILENT_MS = 6000;
 /** So long before the end of the agreed time the page says so. */
 const SOON_MS = 30_000;
 const EXTENSIONS_S = [60, MORE_S, 600, 1800, 3600];
 const DURATION_MAX_S = 14_400;
-/** A first sentence of the instructions that is longer does not fit into the two lines of the title. */
-const TITLE_MAX = 60;
 
 const saved = new Map<string, Signal<readonly (Still | Clip)[]>>();
 /** What was saved of a view in this tab. It is kept until the tab is closed, also while other screens are shown. */
@@ -49,6 +53,7 @@ export default function Watch() {
   const operator = useSignal<Position | null>(null);
   const isMissing = useSignal(false);
   const isOpen = useSignal(true);
+  const isSilent = useSignal(false);
   const snapshots = useMemo(() => savedOf(id), [id]);
   const learn = (read: Meter): void => tellMeter((meter.value = read));
 
@@ -76,10 +81,24 @@ export default function Watch() {
   const isLive = useComputed(() => session.value?.state === "LIVE");
   useEffect(() => {
     if (!isLive.value) return;
+    let isAsking = false;
     const read = async (): Promise<void> => {
-      if (!document.hidden) learn(await need(api.GET("/api/v1/sessions/{id}/meter", { params: { path: { id } } })));
+      if (document.hidden || isAsking) return;
+      isAsking = true;
+      const late = setTimeout(() => (isSilent.value = true), ANSWERS_WITHIN_MS);
+      // A connection that was cut without a word would keep this from asking the server that took over.
+      const signal = AbortSignal.timeout(2 * ANSWERS_WITHIN_MS);
+      try {
+        learn(await need(api.GET("/api/v1/sessions/{id}/meter", { params: { path: { id } }, signal })));
+        isSilent.value = false;
+      } catch (error) {
+        if (error instanceof ApiError && error.status !== 0) isSilent.value = false; // 0: no answer came
+      } finally {
+        clearTimeout(late);
+        isAsking = false;
+      }
     };
-    const timer = setInterval(() => void read().catch(() => undefined), METER_EVERY_MS);
+    const timer = setInterval(() => void read(), METER_EVERY_MS);
     return () => clearInterval(timer);
   }, [isLive.value, id]);
 
@@ -91,42 +110,42 @@ export default function Watch() {
     );
   const shown = session.value;
   if (shown === null) return <Unread isPage {...reading} />;
+  const isAway = !isOpen.value || isSilent.value;
   const isConsumer = shown.consumerWorkspaceId === workspace.value?.id;
   const mayAct = isConsumer && mayChange.value;
   const close = (taken: Still | Clip): void => {
     snapshots.value = snapshots.value.filter((each) => each !== taken);
     URL.revokeObjectURL(taken.url);
   };
-  const wish = shown.instructions ?? "";
-  const name = titleOf(shown) ?? "";
-  const isWhole = name.length <= TITLE_MAX;
-  const title = isWhole ? name : (nameOfPlace(shown) ?? "");
-  // What the title says is not said again.
-  const after = isWhole && wish.startsWith(name) ? /^\.?(?:\s+|$)/.exec(wish.slice(name.length)) : null;
-  const rest = after === null ? wish : wish.slice(name.length + after[0].length);
+  const at = point(shown.requestedLat, shown.requestedLng);
+  const [name, radius] = [nameOfPlace(shown), metres(shown.radiusMeters)];
   return (
     <Page
-      title={title || point(shown.requestedLat, shown.requestedLng)}
-      lead={title === "" && wish === "" ? t("withinOnly", { radius: metres(shown.radiusMeters) }) : t("watchLead", { place: wish === "" || !isWhole ? point(shown.requestedLat, shown.requestedLng) : placeOf(shown), radius: metres(shown.radiusMeters) })}
+      title={name ?? at}
+      lead={name === null ? <>{t("withinOnly", { radius })} <Town lat={shown.requestedLat} lng={shown.requestedLng} /></> : t("watchLead", { place: at, radius })}
       when={[shown.state]}
-      aside={<span role="status">{!isOpen.value && shown.state === "LIVE" ? <span class="badge paused">{t("badgeAway")}</span> : <Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}</span>}
+      aside={<span role="status">{isAway && shown.state === "LIVE" ? <span class="badge paused">{t("badgeAway")}</span> : <Badge state={shown.state === "LIVE" && shown.meterState === "PAUSED" ? "PAUSED" : shown.state} />}</span>}
     >
-      {!isOpen.value && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
-      <div class="columns wide-left">
-        <div class="stack">
+      {isAway && <Banner kind="info" icon="clock">{t("reconnecting")}</Banner>}
+      <div class="watch">
+        <div class="stack seen">
           {shown.state === "LIVE" && shown.whepUrl !== null ? (
-            <Screen key={shown.id} session={shown} charged={meter.value?.accruedMicroUsdc ?? shown.accruedMicroUsdc} url={shown.whepUrl} isServerAway={!isOpen.value} snapshots={snapshots} />
+            <Screen key={shown.id} session={shown} charged={meter.value?.accruedMicroUsdc ?? shown.accruedMicroUsdc} reasons={missingNow(meter.value)} url={shown.whepUrl} isServerAway={isAway} snapshots={snapshots} />
           ) : (
             <Waiting session={shown} mayAct={mayAct} />
           )}
           {meter.value !== null && shown.state === "LIVE" && <Pause session={shown} meter={meter.value} />}
           {mayAct && shown.state === "LIVE" && shown.meterState === "RUNNING" && <EndsSoon session={shown} />}
-          {shown.state === "LIVE" && (mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />)}
-          {rest !== "" && <p class="wish">{rest}</p>}
-          <div id="saved" class="stack">{snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} still={each} close={() => close(each)} />)}</div>
         </div>
-        <div class="stack">
-          <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={!isOpen.value} />
+        {shown.state === "LIVE" && (mayAct || shown.messages.length > 0) && (
+          <div class="stack steered">{mayAct ? <Tell id={shown.id} messages={shown.messages} /> : <Messages messages={shown.messages} />}</div>
+        )}
+        <div class="stack taken">
+          {shown.instructions && <div><p class="hint">{t("wishLabel")}</p><p class="wish">{shown.instructions}</p></div>}
+          <div id="saved" class="stack">{snapshots.value.map((each) => "video" in each ? <SavedClip key={each.url} session={shown} meter={meter.value} saved={each} close={() => close(each)} /> : <Snapshot key={each.url} session={shown} meter={meter.value} still={each} close={() => close(each)} />)}</div>
+        </div>
+        <div class="stack beside">
+          <Cost session={shown} meter={meter.value} operator={operator.value} isConsumer={isConsumer} isServerAway={isAway} />
           {mayAct && <Shares id={shown.id} endedAt={shown.endedAt} name={nameOfPlace(shown)} />}
           <PlaceMap
             isSmall
@@ -189,7 +208,8 @@ function Waiting({ session, mayAct }: { session: Session; mayAct: boolean }) {
   if (session.state === "LIVE") return <><div class="stage"><Loading text={t("pictureConnecting")} /></div><End session={session} charged={session.accruedMicroUsdc} /></>;
   return (
     <div class="stage">
-      <Empty icon={session.state === "ENDED" ? "check" : "clock"} title={t(session.state === "ENDED" ? "ended" : "notStarted")} text={endingOf(session, workspace.value?.id)}>
+      <Empty icon={session.state === "ENDED" ? "check" : "clock"} title={t(session.state === "ENDED" ? "ended" : "notStarted")} text={`${endingOf(session, workspace.value?.id)}${session.state === "ENDED" ? "" : ` ${t("nothingHeld")}`}`}>
+        {session.state === "ENDED" && <UnchargedOf client={api} session={session} title="notCharged" />}
         <div class="row centre">
           {session.state === "ENDED" && <a id="to-receipt" class="button main" href={link("receipt", session.id)}>{t("seeReceipt")}</a>}
           {mayAct && <AskAgain session={session} kind={session.state === "ENDED" ? "plain" : "main"} />}
@@ -220,11 +240,13 @@ async function send(session: Session): Promise<void> {
 interface ScreenProps {
   session: Session;
   charged: string;
+  /** Why it is paused, as far as the meter was read. */
+  reasons: readonly string[];
   url: string;
   isServerAway: boolean;
   snapshots: Signal<readonly (Still | Clip)[]>;
 }
-function Screen({ session, charged, url, isServerAway, snapshots }: ScreenProps) {
+function Screen({ session, charged, reasons, url, isServerAway, snapshots }: ScreenProps) {
   const take = async (): Promise<void> => {
     const made = await frame(here, session.id, { width: 1920, quality: 90 });
     if (made === null) return;
@@ -239,7 +261,7 @@ function Screen({ session, charged, url, isServerAway, snapshots }: ScreenProps)
   };
   const showSaved = snapshots.value.length > 0 && <Button id="show-saved" kind="quiet" run={() => document.getElementById("saved")?.scrollIntoView()}>{t("showTaken", { count: snapshots.value.length })}</Button>;
   return (
-    <Picture last={showSaved} connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} isPaused={session.meterState === "PAUSED"} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
+    <Picture last={showSaved} connection={here} sessionId={session.id} url={url} isServerAway={isServerAway} paused={session.meterState === "PAUSED" ? (reasons.length > 0 ? reasonsOf(reasons) : wordOf(REASONS, session.pauseReason)) : null} hasShown={session.cleanSeconds > 0 || session.delivery !== null} isOver={() => told.value.get(session.id)?.state !== "LIVE"}>
       {timeEnds !== null && <p class="so-far">{t("timeLeft")} <Countdown until={timeEnds} /> · {usdc(shareOf(session, charged))}</p>}
       <End session={session} charged={charged} />
       <Button id="snapshot" run={take}><Icon name="image" />{t("snapshot")}</Button>
@@ -255,32 +277,41 @@ const Taken = ({ url, name, close }: { url: string; name: string; close: () => v
   </div>
 );
 
+/** Says that a part of what was taken is within a pause, which may be known some seconds after it. */
+function TakenPaused({ meter, from, to }: { meter: Meter | null; from: string; to: string }) {
+  const isPaused = meter?.windows.some((each) => Date.parse(each.from) <= Date.parse(to) && (each.to === null || Date.parse(each.to) >= Date.parse(from)));
+  return isPaused === true ? <p class="hint taken-paused" role="status">{t("takenPaused")}</p> : null;
+}
+
 /** A picture that the user took. It stays on the page when the session is over. */
-const Snapshot = ({ session, still, close }: { session: Session; still: Still; close: () => void }) => (
+const Snapshot = ({ session, meter, still, close }: { session: Session; meter: Meter | null; still: Still; close: () => void }) => (
   <Card title={t("snapshot")} aside={<Taken url={still.url} name={`sightline-${session.id.slice(0, 8)}-${still.sequence}.jpg`} close={close} />}>
     <img class="snapshot" src={still.url} alt={t("stillOf", { time: timeOf(still.capturedAt) })} />
     <Facts rows={[[t("capturedAt"), timeOf(still.capturedAt)], [t("capturedWhere"), positionOf(still.location)]]} />
+    <TakenPaused meter={meter} from={still.capturedAt} to={still.capturedAt} />
   </Card>
 );
 
 /** A video of the last seconds that the user saved. It stays on the page when the session is over. */
-const SavedClip = ({ session, saved, close }: { session: Session; saved: Clip; close: () => void }) => {
+const SavedClip = ({ session, meter, saved, close }: { session: Session; meter: Meter | null; saved: Clip; close: () => void }) => {
   const name = `sightline-${session.id.slice(0, 8)}-${saved.capturedTo.replace(/[:.]/g, "-")}.${saved.video.type === "video/webm" ? "webm" : "mp4"}`;
   return (
     <Card title={t("clipOf", { time: timeOf(saved.capturedTo) })} aside={<Taken url={saved.url} name={name} close={close} />}>
       <video class="snapshot" src={saved.url} controls muted playsInline aria-label={t("clipOf", { time: timeOf(saved.capturedTo) })} />
       <Facts rows={[[t("capturedAt"), `${timeOf(saved.capturedFrom)} – ${timeOf(saved.capturedTo)}`], [t("capturedWhere"), positionOf(saved.location)]]} />
+      <TakenPaused meter={meter} from={saved.capturedFrom} to={saved.capturedTo} />
     </Card>
   );
 };
 
+const missingNow = (meter: Meter | null): string[] => meter?.windows.filter((each) => each.to === null).map((each) => each.reason) ?? [];
+
 function Pause({ session, meter }: { session: Session; meter: Meter }) {
   const ends = pauseEndsAt(meter, timeEndsAt(session));
   if (ends === null) return null;
-  const reason = meter.windows.find((each) => each.to === null)?.reason ?? null;
   return (
     <Banner kind="warn" icon="pause">
-      <strong>{t("pausedTitle")}</strong> {wordOf(REASONS, reason)} {t("pausedFree")}
+      <strong>{t("pausedTitle")}</strong> {reasonsOf(missingNow(meter))} {t("pausedFree")}
       <p>{t("endsItself")} <Countdown until={ends} /></p>
     </Banner>
   );
@@ -358,12 +389,13 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
   useEffect(() => {
     if (isLive && isConsumer) void refreshFunds().catch(() => undefined);
   }, [isLive, isConsumer, session.holdMicroUsdc]);
+  const silentMs = now.value - Date.parse(operator?.receivedAt ?? "");
   const chosenS = useSignal<number | null>(null);
   const { offered, seconds: moreS, amount: more, unpaid } = extensionOf(session, chosenS.value);
   const canExtend = isLive && isConsumer && mayChange.value;
   const share = hold === 0n ? 0 : Number((charged * 1000n) / hold) / 10;
   return (
-    <Card title={t(isConsumer ? "cost" : "earned")}>
+    <Card title={t(isConsumer ? "cost" : "earned")} kind={isLive ? "running-cost" : ""}>
       <p class="price"><span class="number" id="cost">{usdc(shareOf(session, charged))}</span></p>
       <div class="bar" role="progressbar" aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round(share)} aria-label={t("shareOfHold")}>
         <span ref={(node) => { if (node !== null) node.style.width = `${share}%`; }} />
@@ -373,16 +405,16 @@ function Cost({ session, meter, operator, isConsumer, isServerAway }: CostProps)
         rows={[
           [t("proved"), <span class="number"><strong id="proved">{clock(proved)}</strong>{isLive && estimate > proved && <span class="dim"> {t("about", { time: clock(estimate) })}</span>}</span>],
           [t("longest"), clock(session.maxDurationSeconds)],
-          ...(isLive && timeEnds !== null ? [[t("timeLeft"), <Countdown until={timeEnds} />] as const] : []),
+          ...(isLive && timeEnds !== null ? [[t("timeLeft"), <span id="time-left"><Countdown until={timeEnds} /></span>] as const] : []),
           ...(isConsumer ? [] : grossRows(charged, session.platformFeeBps)),
           [t(isConsumer ? "ratePerSecond" : "chargedPerSecond"), usdc(rate)],
-          ...(operator === null || !isLive ? [] : [[t("operatorAway"), <span id="operator">{t("plusMinus", { distance: metres(distanceM(operator.lat, operator.lng, session.requestedLat, session.requestedLng)), accuracy: metres(operator.accuracyMeters) })}</span>] as const]),
+          ...(operator === null || !isLive ? [] : [[t("operatorAway"), <span id="operator">{awayFrom(session, { ...operator, ageMs: silentMs > SILENT_MS ? silentMs : 0 })}</span>] as const]),
           ...(session.startedAt === null ? [] : [[t("startedAt"), timeOf(session.startedAt)] as const]),
         ]}
       />
       {canExtend && unpaid !== null && <p class="hint" id="extend-unpaid">{unpaidText(unpaid)} <a href={link("wallet", fieldOf(unpaid))} onClick={() => (awaited.value = { extra: more, total: hold + more, view: session.id })}>{t(unpaid.why === "short" ? "addFunds" : "raiseLimits")}</a></p>}
       {canExtend && moreS > 0 && (
-        <div class="form">
+        <div class="form extend">
           <Field label={t("extendBy")}>
             <select id="extend-by" value={moreS} onChange={(event) => (chosenS.value = Number(event.currentTarget.value))}>
               {offered.map((each) => <option key={each} value={each}>{t("minutes", { count: each / 60 })}</option>)}

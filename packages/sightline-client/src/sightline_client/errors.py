@@ -41,8 +41,12 @@ from typing import ClassVar, Final
 from sightline_client.verification import Verification
 from sightline_client.wording import ENDED
 
+SUSPENDED: Final = "workspace:suspended"
+"""Detail of the refusal of every call of a workspace that the administrators of the service have suspended."""
 NEW_QUOTE = "Get a new quote: each is for one session, and valid for 120 s."
+DEVICE_SCOPES: Final = "apiKey:deviceScopes"
 NEXT_STEPS: Mapping[str, str] = {
+    DEVICE_SCOPES: "`sightline keys mint NAME`, in the operator's workspace, mints a key with all that a device needs.",
     "pricing:quoteConsumed": NEW_QUOTE,
     "pricing:quoteExpired": NEW_QUOTE,
     "pricing:quoteMismatch": "Get a quote for what is requested, or request what the quote is for.",
@@ -52,6 +56,7 @@ NEXT_STEPS: Mapping[str, str] = {
     "session:funds": "Deposit USDC; without escrow, give the settlement contract an allowance for it too.",
     "wallet:mandate": "`sightline mandate --per-session 1 --per-day 10` sets one.",
     "wallet:unpaid": "`sightline approve` gives the allowance. The charge is then paid by itself.",
+    SUSPENDED: "",
     "clip:off": "Fetch frames instead.",
     "clip:signed": "Ask for the clip without signed.",
     "frame:signed": "Ask for frames without signed, or ask the host to set SIGHTLINE_FRAME_SIGNING=request.",
@@ -108,15 +113,25 @@ class ApiError(SightlineError):
 
     def _step(self) -> str:
         if self.required_scope is not None:
-            return f"Use an API key with the scope {self.required_scope}.{_KEYS_WITH.get(self.required_scope, '')}"
+            return _step_to_scope(self.required_scope)
         return NEXT_STEPS.get(self.detail or "", self.next_step)
 
 
 _KEYS_WITH: Final = {
-    "pricing:read": " Keys of consumers have it; those of operators film.",
-    "sessions:create": " Keys of consumers have it; those of operators film.",
-    "sessions:operate": " Keys of operators have it; those of consumers watch.",
+    "pricing:read": "Keys of consumers have it; those of operators film.",
+    "sessions:create": "Keys of consumers have it; those of operators film.",
+    "sessions:operate": "Keys of operators have it; those of consumers watch.",
 }
+"""Scopes that the workspaces of one role have."""
+
+
+def _step_to_scope(required: str) -> str:
+    """Say how to get a key with a scope. Alternatives are separated by ` or `: the first one is enough."""
+    scope = required.partition(" or ")[0]
+    mint = f"`sightline keys mint NAME --scope {scope}` mints one."
+    if scope in _KEYS_WITH:
+        return f"Use an API key with the scope {required}. {_KEYS_WITH[scope]} In a workspace of theirs, {mint}"
+    return f"Use an API key with the scope {required}: {mint}"
 
 
 def _sentence(text: str) -> str:
@@ -242,8 +257,16 @@ class OutcomeUnknownError(SightlineError):
     def __init__(self, method: str, path: str, idempotency_key: str | None, reason: str) -> None:
         self.idempotency_key = idempotency_key
         self.is_repeatable = idempotency_key is not None or method == "GET"
+        if method == "GET":
+            super().__init__(f"{method} {path} was not answered ({reason}). Check that the server runs, and ask again.")
+            return
         step = "" if idempotency_key is None else f" Repeat it with idempotency_key={idempotency_key!r}."
         super().__init__(f"The answer of {method} {path} was lost ({reason}); its outcome is unknown.{step}")
+
+
+def is_suspension(error: BaseException) -> bool:
+    """Return whether a call was refused because its workspace is suspended. A suspension also ends its sessions."""
+    return isinstance(error, ApiError) and error.detail == SUSPENDED
 
 
 def reason_of(error: BaseException) -> str:
@@ -339,7 +362,7 @@ class NoOperatorError(SightlineError):
         when = f"within {waited_s:g} s" if waited_s > 0 else "now"
         step = (
             "Choose a place where the quote has available_operators (`sightline quote`), or wait longer "
-            "(operator_wait_s; `sightline watch --wait`)."
+            "(operator_wait_s)."
             if own_session_id is None
             else f"The only one there is in your session {own_session_id}: end that first (`sightline end "
             f"{own_session_id}`)."

@@ -5,6 +5,7 @@ Written here because it hashes 100 bytes per receipt, and the smallest maintaine
 Source: https://keccak.team/keccak_specs_summary.html
 """
 
+import re
 from typing import Final
 
 _RATE_BYTES: Final = 136
@@ -49,3 +50,25 @@ def _permuted(state: list[int]) -> list[int]:
 
 def _rotated(lane: int, bits: int) -> int:
     return (lane << bits | lane >> (64 - bits)) & _LANE
+
+
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
+_UPPER_FROM: Final = 8
+
+
+def checked_address(text: str) -> str:
+    """Return an address that a person wrote. Letters of both cases are its checksum (EIP-55), which must fit.
+
+    Raises:
+        ValueError: It is no address, or its checksum does not fit.
+    """
+    if not _ADDRESS.fullmatch(text):
+        raise ValueError("write 0x and 40 hexadecimal digits")
+    digits = text[2:]
+    if digits in (digits.lower(), digits.upper()):
+        return text
+    hashed = keccak256(digits.lower().encode()).hex()
+    for digit, nibble in zip(digits, hashed, strict=False):
+        if digit.isalpha() and digit.isupper() != (int(nibble, 16) >= _UPPER_FROM):
+            raise ValueError("the checksum does not fit: is a character wrong?")
+    return text

@@ -55,6 +55,10 @@ LOOK_AFTER: Final = (
     "whether the message was shown."
 )
 NOTHING_ADDED: Final = "Nothing was added: the view has {seconds} s from its start already. Ask for more in all."
+ADDED: Final = "Added {more} s: the view has {seconds} s from its start now."
+NEW_QUOTE: Final = (
+    "Call check_place with the same place and seconds, and request_view with its quoteId. Nothing was requested."
+)
 NO_MANDATE: Final = (
     "This service holds the amount of a view before it starts, and the workspace has no mandate under which its API "
     "key may pay. Ask the user to run `sightline mandate --per-session 1 --per-day 10` with the wallet of the "
@@ -140,9 +144,7 @@ class SessionAnswer(Answer):
     charged_usdc: Annotated[str, Field(description="USDC as decimal text; 0 until the session is over")]
     hold_usdc: Annotated[str | None, Field(description="The most that it can cost, in USDC; null when it is over")]
     expires_at: Time | None
-    messages: Annotated[
-        list[MessageAnswer], Field(description="While LIVE: the newest 10 messages to the operator, oldest first")
-    ]
+    messages: Annotated[list[MessageAnswer], Field(description="The newest 10 messages to the operator, oldest first")]
     next_step: Annotated[str | None, Field(description="What to call next")]
 
     @classmethod

@@ -61,11 +61,11 @@ def question(lat: float, lng: float, seconds: int, limit: MicroUsdc, price: Micr
     return f"Sightline: request live video at {lat:.6f}, {lng:.6f} for up to {seconds} s, {costs}?"
 
 
-def extension_question(lat: float, lng: float, seconds: int, limit: MicroUsdc) -> str:
-    """Word the question about a running view in the same way."""
+def extension_question(lat: float, lng: float, more: int, seconds: int, limit: MicroUsdc, price: MicroUsdc) -> str:
+    """Word the question about a running view in the same way. `price` is that of all its seconds."""
     return (
-        f"Sightline: extend the running view at {lat:.6f}, {lng:.6f} to {seconds} s in all, for at most {limit.usdc} "
-        "USDC in all?"
+        f"Sightline: extend the running view at {lat:.6f}, {lng:.6f} by {more} s, to {seconds} s in all, for up to "
+        f"{price.usdc} USDC in all; your limit is {limit.usdc} USDC?"
     )
 
 

@@ -53,7 +53,7 @@ from sightline_client.money import MicroUsdc, usdc
 from sightline_client.retry import NO_OPERATOR, UNSEEN
 from sightline_client.runtime import SECONDS_MAX, async_finish, unix_s
 from sightline_client.wire import iso
-from sightline_client.wording import ENDED, in_words
+from sightline_client.wording import ENDED, in_words, naming_settings
 
 try:
     from mcp import MCPError
@@ -65,8 +65,10 @@ try:
     from mcp.types import INVALID_PARAMS, ResourceLink, ToolAnnotations
 
     from sightline_client.mcp_answers import (
+        ADDED,
         ANOTHER_VIEW,
         CLIP_NEXT,
+        NEW_QUOTE,
         NO_MANDATE,
         NOTHING_ADDED,
         YOURS_RUNS_THERE,
@@ -123,6 +125,8 @@ NO_CONSENT: Final = "session:consent"
 OVER_MANDATE: Final = "session:mandate"
 MISMATCH: Final = "idempotency:mismatch"
 CONSUMED: Final = "pricing:quoteConsumed"
+EXPIRED: Final = "pricing:quoteExpired"
+UNKNOWN: Final = "pricing:quote"
 ADVICE: Final = {
     ("max_charge_usdc", "is missing"): "ask the user for a budget",
     ("lat", "must be a number"): "degrees, not a name",
@@ -453,7 +457,9 @@ class Tools:
                     rate = session.rate_per_second_micro_usdc
                     raise above_limit(seconds, limit, rate, is_extension=True) from error
                 raise
-        return SessionAnswer.of(session)
+        answer = SessionAnswer.of(session)
+        added = ADDED.format(more=more, seconds=session.max_duration_seconds)
+        return answer.model_copy(update={"next_step": f"{added} {answer.next_step or ''}".rstrip()})
 
     async def tell_operator(self, session_id: SessionId, text: Line, ctx: Ctx) -> ToldAnswer:
         """Tell the person who films a live view what to do: "turn left", "closer to the sign". It costs nothing.
@@ -662,6 +668,12 @@ async def _created(
     except InvalidStateError as error:
         if error.detail == CONSUMED:
             raise await _used(sl, quote_id) from error
+        if error.detail == EXPIRED:
+            raise ToolError(f"{error.code} ({EXPIRED}): the quote has expired. {NEW_QUOTE}") from error
+        raise
+    except NotFoundError as error:
+        if error.detail == UNKNOWN:
+            raise ToolError(f"{error.code} ({UNKNOWN}): there is no quote {quote_id}. {NEW_QUOTE}") from error
         raise
     except OutcomeUnknownError as error:
         raise ToolError(
@@ -826,7 +838,8 @@ def confirmed_extend_view(tools: Tools, confirm_of: ConfirmOf) -> Callable[..., 
         if not require_extensible(session, limit, seconds):
             return Approval(approve=True)  # nothing is added
         place = session.requested_lat, session.requested_lng
-        return ask(confirm_of(ctx), ctx, extension_question(*place, seconds, limit))
+        more, price = seconds - session.max_duration_seconds, session.rate_per_second_micro_usdc * seconds
+        return ask(confirm_of(ctx), ctx, extension_question(*place, more, seconds, limit, MicroUsdc(price)))
 
     async def extend_view(
         session_id: SessionId,
@@ -1032,7 +1045,8 @@ def main() -> None:
     try:
         AsyncSightline()
     except InvalidArgumentError as error:
-        raise SystemExit(str(error)) from None
+        said = naming_settings(str(error), url="SIGHTLINE_URL", key="SIGHTLINE_API_KEY")
+        raise SystemExit(said) from None
     if not os.environ.get("SIGHTLINE_API_KEY"):
         raise SystemExit("SIGHTLINE_API_KEY is not set. Set it in the environment that the host gives to this program.")
     said = os.environ.get("SIGHTLINE_MCP_CONFIRM", Confirm.AUTO)

@@ -1,6 +1,6 @@
 """Which failed calls are repeated, and when. Pure: no I/O."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sightline_client.errors import (
@@ -29,6 +29,10 @@ TOO_MANY_MESSAGES: Final = "session:messages"
 """Not repeated by the transport: a message such as "turn left" has no use a minute later."""
 
 
+RESTART_ATTEMPTS: Final = 100
+"""Attempts of a call that is repeated until the server has started again, or the time of its policy is over."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How often and for how long a call is repeated. `attempts=1` repeats nothing.
@@ -47,6 +51,11 @@ class RetryPolicy:
         """Seconds after the first attempt in which the last one begins, at most; a longer Retry-After adds to it."""
         delays = (min(self.longest_delay_s, self.first_delay_s * 2.0**number) for number in range(self.attempts - 1))
         return min(self.budget_s, sum(delays))
+
+    @property
+    def through_restarts(self) -> "RetryPolicy":
+        """The same, with as many attempts as `budget_s` has room for; a policy of one attempt stays as it is."""
+        return self if self.attempts == 1 else replace(self, attempts=max(self.attempts, RESTART_ATTEMPTS))
 
     def delay_s(self, error: SightlineError, *, attempt: int, elapsed_s: float, jitter: float) -> float | None:
         """Return the delay before the next attempt, or None if the error is final.

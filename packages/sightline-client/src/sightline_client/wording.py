@@ -30,13 +30,19 @@ def in_words(message: str) -> str:
     return plain
 
 
+def naming_settings(text: str, *, url: str, key: str) -> str:
+    """Return a text of the client with what the reader sets, such as SIGHTLINE_URL, in place of arguments of Python."""
+    text = text.replace("url= or SIGHTLINE_URL", url)
+    return text.replace("Pass key= or set SIGHTLINE_API_KEY", f"Set {key}").replace("key= or SIGHTLINE_API_KEY", key)
+
+
 ENDED: Final = {
     "CONSUMER_ENDED": "the consumer ended it",
     "OPERATOR_ENDED": "the operator ended it",
     "MAX_DURATION": "its longest duration is over",
-    "LOCATION_STALE": "the operator's device sent no position for too long",
+    "LOCATION_STALE": "no position of the operator arrived for too long",
     "GEOFENCE_EXIT": "the operator was not at the place for too long",
-    "MEDIA_LOST": "the operator's device sent no video for too long",
+    "MEDIA_LOST": "no video of the operator arrived for too long",
     "FUNDS_LOST": "its wallet could no longer pay for it",
     "CONSUMER_LOST": "the consumer's program asked for nothing for too long",
     "CONSUMER_CANCELLED": "withdrawn before anybody filmed",

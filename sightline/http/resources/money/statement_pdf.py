@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pydyf
 
-from sightline.domain.units import usdc_text
+from sightline.domain.units import usdc_decimals
 
 SESSIONS_MAX: Final = 1_000
 """Sessions of each side that are printed; CSV has more."""
@@ -153,7 +153,7 @@ def statement_pdf(data: Mapping[str, Any], *, issuer: Sequence[str], holder: Seq
     if consumer["items"] or not operator["items"]:
         _side(pages, "As consumer", CONSUMER, consumer, ())
     if operator["items"] or operator["total"]["waitingMicroUsdc"] != "0":
-        paid, waiting = (usdc_text(int(operator["total"][name])) for name in ("paidMicroUsdc", "waitingMicroUsdc"))
+        paid, waiting = (usdc_decimals(int(operator["total"][name])) for name in ("paidMicroUsdc", "waitingMicroUsdc"))
         notes = (f"Paid to the wallet: {paid}", f"Ended before the end of the month and settled later: {waiting}")
         _side(pages, "As operator", OPERATOR, operator, notes)
     return pages.written()
@@ -200,4 +200,4 @@ def _row(
     pages.y -= 14
     pages.text(MARGIN, name, font=font)
     for column in columns:
-        pages.amount(column.right, usdc_text(int(amounts[column.name])), font=font)
+        pages.amount(column.right, usdc_decimals(int(amounts[column.name])), font=font)

@@ -4,7 +4,7 @@ from typing import Final, final
 
 from sightline.domain.access import ApiKeyPrincipal, Operation
 from sightline.domain.addresses import shown_address
-from sightline.domain.errors import ChainUnavailableError, OutcomeUnknownError, RefusedError
+from sightline.domain.errors import RefusedError
 from sightline.domain.refusal import Code, Refusal
 from sightline.domain.units import MicroUsdc
 from sightline.http.budgets import RateClass
@@ -140,11 +140,7 @@ class MoneyResources:
                 left = await ledger.left_of_faucet(address, daily_max=daily_max, now_ms=now_ms)
                 message = f"The wallet may get {left} micro-USDC more on this UTC day"
                 raise RefusedError(Refusal(Code.CONFLICT, "faucet:dailyMax", message, left_micro=MicroUsdc(left)))
-            try:
-                payment = await faucet(address, amount)
-            except ChainUnavailableError as error:
-                # The transaction may have been mined although its answer was lost.
-                raise OutcomeUnknownError(str(error)) from error
+            payment = await faucet(address, amount)
             self._services.wake_watcher()
             return Reply(
                 {

@@ -147,7 +147,10 @@ class WebhookEndpointResources:
         "rotateWebhookSecret",
         TAG,
         "Make a new signing secret",
-        description="For 24 hours messages are signed with the new and the previous secret.",
+        description=(
+            "For 24 hours messages are also signed with the previous secret. A rotation within that time leaves it "
+            "valid; while three earlier secrets are, a rotation is refused with 409 `webhook:rotations`."
+        ),
         operation=Operation.MANAGE_WEBHOOKS,
         output=WebhookWithSecret,
         errors=(Code.NOT_FOUND, Code.CONFLICT),

@@ -29,8 +29,15 @@ SELECT w.session_limit, w.day_limit, w.spent, w.spent_day, w.balance, wallet_spe
 FROM wallet_state w WHERE w.address = $1 AND NOT w.needs_reading
 """
 _SHRINK_HOLD = "UPDATE hold SET amount = amount - $2 WHERE session_id = $1"
-_CHARGE_HOLD = "UPDATE hold SET state = 'CHARGE', amount = $2 WHERE session_id = $1 AND state = 'OPEN'"
-_RELEASE_HOLD = "UPDATE hold SET state = 'RELEASED' WHERE session_id = $1 AND state = 'OPEN'"
+# When the escrow contract has taken the amount, the hold is RELEASED, but the API key's daily limit counts its amount.
+_CHARGE_HOLD = """
+UPDATE hold SET state = CASE state WHEN 'OPEN' THEN 'CHARGE' ELSE state END, amount = $2
+WHERE session_id = $1 AND (state = 'OPEN' OR escrowed_block IS NOT NULL)
+"""
+_RELEASE_HOLD = """
+UPDATE hold SET state = 'RELEASED', amount = 0
+WHERE session_id = $1 AND (state = 'OPEN' OR escrowed_block IS NOT NULL)
+"""
 _COMPOSE = """
 INSERT INTO settlement (session_id, session_id_hash, payload, state, retry_at_ms, composed_at_ms, updated_at_ms, lane)
 SELECT $1, $2, $3, 'COMPOSED', $4::bigint, $4::bigint, $4::bigint, CASE

@@ -122,7 +122,8 @@ WHERE session_id_hash = s.hash
   AND (state <> 'RELEASED' OR released_block IS NOT NULL OR escrowed_block IS NOT NULL)
 """
 _RELEASE_ESCROWED = """
-UPDATE hold SET state = 'RELEASED', escrowed_block = s.number, updated_at_ms = $3
+UPDATE hold SET state = 'RELEASED', escrowed_block = s.number, updated_at_ms = $3,
+  amount = coalesce((SELECT t.amount FROM settlement t WHERE t.session_id = hold.session_id), amount)
 FROM unnest($1::text[], $2::bigint[]) AS s(hash, number) WHERE session_id_hash = s.hash
 """
 _CONFIRM = f"""
@@ -149,6 +150,9 @@ _VOID = (
     """
     UPDATE hold h SET released_block = CASE WHEN released_block <= $1 THEN released_block END,
       escrowed_block = CASE WHEN escrowed_block <= $1 THEN escrowed_block END,
+      amount = CASE WHEN escrowed_block <= $1 OR escrowed_block IS NULL THEN amount ELSE coalesce((
+        SELECT o.max_amount + extended_amount(h.session_id) FROM hold_opening o WHERE o.session_id = h.session_id),
+        amount) END,
       state = CASE WHEN escrowed_block <= $1 THEN 'RELEASED'
         WHEN released_block IS NOT NULL OR EXISTS (SELECT FROM settlement t WHERE t.session_id = h.session_id)
         THEN 'CHARGE' ELSE 'OPEN' END

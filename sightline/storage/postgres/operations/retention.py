@@ -235,7 +235,8 @@ class Retention:
             if row["retention_ms"] is None:
                 # The first start: from here on a wrong clock moves retention by a day a run at most.
                 await self._database.run(lambda connection: connection.execute(ADVANCE, now_ms))
-            log.info("retention_skipped", reason="no rows of the last day: nothing grows, or the clock is ahead")
+            else:
+                log.info("retention_skipped", reason="no rows of the last day: nothing grows, or the clock is ahead")
             return None
         stored_ms: int | None = row["retention_ms"]
         return now_ms if stored_ms is None else min(now_ms, stored_ms + DAY_MS)

@@ -14,7 +14,7 @@ ENDPOINTS_LOCK_KEY: Final = 5_300_045
 """Seed of the advisory lock on the endpoints of a workspace. Any constant number works."""
 
 COLUMNS: Final = """
-e.id::text, e.workspace_id::text, e.url, e.description, e.event_types, e.generation, e.rotated_at_ms,
+e.id::text, e.workspace_id::text, e.url, e.description, e.event_types, e.generation, e.rotations_ms,
 e.failing_since_ms, e.is_slow, e.disabled_reason, e.disabled_at_ms, e.created_at_ms
 """
 _ADD = """
@@ -32,6 +32,7 @@ UPDATE webhook_endpoint e SET url = coalesce($3, url), description = coalesce($4
   disabled_at_ms = CASE WHEN $6 THEN NULL WHEN NOT $6 THEN coalesce(disabled_at_ms, $7) ELSE disabled_at_ms END
 WHERE workspace_id = $1 AND id = $2 RETURNING {COLUMNS}
 """  # noqa: S608  constants only
+# The trigger of migration 0890 keeps the instants of earlier rotations.
 _ROTATE = """
 UPDATE webhook_endpoint SET generation = generation + 1, rotated_at_ms = $4
 WHERE workspace_id = $1 AND id = $2 AND generation = $3
@@ -131,7 +132,7 @@ def endpoint_of(row: Any) -> WebhookEndpoint:
         event_types=frozenset(WebhookEventType(name) for name in row["event_types"]),
         created_at_ms=row["created_at_ms"],
         generation=row["generation"],
-        rotated_at_ms=row["rotated_at_ms"],
+        rotations_ms=tuple(row["rotations_ms"]),
         failing_since_ms=row["failing_since_ms"],
         is_slow=row["is_slow"],
         disabled_reason=None if reason is None else DisabledReason(reason),

@@ -141,14 +141,17 @@ WHERE endpoint_id = $1 AND number = (SELECT number FROM webhook_message WHERE id
 """
 _REPLAY = """
 WITH event AS (
-  SELECT number, at_ms FROM webhook_message
-  WHERE workspace_id = $2 AND at_ms >= $3 AND type <> 'webhook.ping' AND (cardinality($4::text[]) = 0 OR type = ANY($4))
+  SELECT number, at_ms FROM webhook_message m
+  WHERE workspace_id = $2 AND at_ms >= $3 AND CASE WHEN type = 'webhook.ping'
+    THEN EXISTS (
+      SELECT FROM webhook_delivery p WHERE p.endpoint_id = $1 AND p.number = m.number AND p.state = 'PENDING')
+    ELSE cardinality($4::text[]) = 0 OR type = ANY($4) END
   ORDER BY at_ms, number LIMIT $5
 ), queued AS (
   INSERT INTO webhook_delivery AS d (endpoint_id, number, state, next_at_ms, created_at_ms)
   SELECT $1, number, 'PENDING', database_now_ms(), $6 FROM event
   ON CONFLICT (endpoint_id, number) DO UPDATE SET state = 'PENDING', step = 0, next_at_ms = database_now_ms()
-    WHERE d.state <> 'PENDING'
+    WHERE d.state <> 'PENDING' OR d.next_at_ms > database_now_ms()
   RETURNING true
 )
 SELECT (SELECT count(*) FROM queued) AS queued, (SELECT count(*) FROM event) AS found,

@@ -1,5 +1,6 @@
 """JSON-RPC client of the chain on which sessions are paid."""
 
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import httpx2
@@ -21,6 +22,13 @@ CLAIM: Final = keccak256(
 )[:4].hex()
 RECLAIM: Final = keccak256(b"reclaim((bytes32,address,address,uint256,uint256,uint256,uint256))")[:4].hex()
 CLAIM_GAS: Final = 250_000
+STATE_OF: Final = keccak256(b"stateOf(bytes32)")[:4].hex()
+CLOSED: Final = 1
+"""State of a session in the escrow contract once its amount was charged or returned. 0 is an unknown session."""
+INTERIM_DELAY_S: Final = 3_600
+RECLAIM_DELAY_S: Final = 172_800
+_REASON: Final = "08c379a0"
+"""Selector of Error(string), by which a contract says why it refuses a call."""
 TIMEOUT_S: Final = 30.0
 COIN: Final = 10**18
 """Wei in one coin."""
@@ -61,12 +69,15 @@ class AsyncChain:
                 f"{method}: no answer from the node ({error}). Check its URL (rpc=), and that it runs."
             ) from error
         if "error" in answer:
-            raise ChainError(f"{method}: {answer['error'].get('message')}")
+            raise ChainError(f"{method}: {_refusal_of(answer['error'])}")
         return answer["result"]
 
     async def read_uint(self, contract: str, data: str) -> int:
         """Make an eth_call that returns one number."""
-        return int(await self.call("eth_call", {"to": contract, "data": "0x" + data}, "latest"), 16)
+        output = await self.call("eth_call", {"to": contract, "data": "0x" + data}, "latest")
+        if output == "0x":
+            raise ChainError(f"No contract at {contract} answers on the chain of this node.")
+        return int(output, 16)
 
     async def balance_of(self, token: str, address: str) -> int:
         """Return the ERC-20 balance in base units."""
@@ -145,14 +156,20 @@ class AsyncChain:
         Anybody may send it. A statement that is not final is accepted from an hour after the session's latest end.
 
         Raises:
-            ChainError: The contract refused it: for example too early, or the session is closed already.
+            ChainError: The contract refuses it, for example too early, or the session is closed already. Nothing is
+                sent then.
         """
         signature = statement.signature.removeprefix("0x")
         data = [
             CLAIM, _hold(statement.hold), _word(statement.clean_seconds), statement.head_hash.removeprefix("0x"),
             _word(int(statement.is_final)), _word(11 * 32), _word(len(signature) // 2), signature.ljust(192, "0"),
         ]  # fmt: skip
-        return await self.send(wallet, to=statement.escrow_address, data="0x" + "".join(data), gas=CLAIM_GAS)
+        early = (
+            "The statement is not final: the session was live when the meter signed it. The contract takes it from "
+            f"{_date(_latest_end_s(statement.hold) + INTERIM_DELAY_S)}, an hour after the session's latest end, and a "
+            "final one at once"
+        )
+        return await self._close(wallet, statement, "0x" + "".join(data), early)
 
     async def reclaim(self, wallet: TransactionSigner, statement: Statement) -> str:
         """Return a hold that nobody closed to its payer, from 48 hours after its latest end. Returns the hash.
@@ -160,11 +177,69 @@ class AsyncChain:
         Anybody may send it.
 
         Raises:
-            ChainError: The contract refused it: too early, or the session is closed already.
+            ChainError: The contract refuses it: too early, or the session is closed already. Nothing is sent then.
         """
-        return await self.send(
-            wallet, to=statement.escrow_address, data="0x" + RECLAIM + _hold(statement.hold), gas=CLAIM_GAS
+        early = (
+            f"The contract returns this hold from {_date(_latest_end_s(statement.hold) + RECLAIM_DELAY_S)}, 48 hours "
+            "after the session's latest end, if nobody has charged it until then"
         )
+        return await self._close(wallet, statement, "0x" + RECLAIM + _hold(statement.hold), early)
+
+    async def _close(self, wallet: TransactionSigner, statement: Statement, data: str, early: str) -> str:
+        """Send a call that closes a session, unless the contract would refuse it.
+
+        Args:
+            early: What to say where the contract finds it too early.
+        """
+        require_wallet(wallet)
+        contract, session = statement.escrow_address, statement.session_id
+        state = await self.read_uint(contract, STATE_OF + _word(statement.hold.session_id_hash))
+        if state == CLOSED:
+            raise ChainError(
+                f"The escrow contract has closed session {session}: it is paid already, or its amount was returned. "
+                "Nothing was sent."
+            )
+        if state == 0:
+            raise ChainError(f"The escrow contract {contract} holds nothing for session {session}. Nothing was sent.")
+        call = {"from": wallet.address, "to": contract, "data": data}
+        try:
+            # The next block's time counts. A node that does not know `pending` refuses the call otherwise.
+            await self.call("eth_call", call, "pending")
+        except ChainError as error:
+            if "revert" in str(error):
+                raise ChainError(f"{_why_refused(str(error), early)}. Nothing was sent.") from error
+        return await self.send(wallet, to=contract, data=data, gas=CLAIM_GAS)
+
+
+def _why_refused(said: str, early: str) -> str:
+    if "too early" in said:
+        return early
+    if "no such hold" in said:
+        return (
+            "The escrow contract holds another amount for this session than the statement says: it was extended. Use "
+            "the newest statement"
+        )
+    return f"The escrow contract would refuse it ({said})"
+
+
+def _refusal_of(error: dict[str, Any]) -> str:
+    """Return the message of a JSON-RPC error, with the contract's reason, which some nodes give as data only."""
+    message, data = str(error.get("message")), error.get("data")
+    if not isinstance(data, str) or not data.startswith("0x" + _REASON):
+        return message
+    words = data[2 + len(_REASON) :]
+    text = words[128 : 128 + 2 * int(words[64:128] or "0", 16)]
+    reason = bytes.fromhex(text).decode(errors="replace")
+    return message if reason in message else f"{message}: {reason}"
+
+
+def _latest_end_s(hold: EscrowHold) -> int:
+    """Return the Unix time up to which a session can last."""
+    return hold.opened_at + int(hold.max_amount) // int(hold.rate_per_second)
+
+
+def _date(unix_s: int) -> str:
+    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _hold(hold: EscrowHold) -> str:

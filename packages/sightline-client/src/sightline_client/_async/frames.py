@@ -1,13 +1,51 @@
 """Frames of a LIVE session, one after the other."""
 
+import logging
+import math
+from collections.abc import Mapping
 from typing import Final, Protocol, Self
 
-from sightline_client.errors import FrameNotAvailableError, InvalidArgumentError, InvalidStateError
-from sightline_client.frame import Frame
+from sightline_client._async.transport import AsyncTransport
+from sightline_client.errors import FrameNotAvailableError, InvalidArgumentError, InvalidStateError, SightlineError
+from sightline_client.frame import FRAME_MAX_AGE_MS, Frame
+from sightline_client.models import Session
+from sightline_client.retry import RetryPolicy
 from sightline_client.runtime import async_sleep, monotonic_s
+from sightline_client.wire import given, session_segment
 
+LOG: Final = logging.getLogger("sightline_client")
 FRAME_WAIT_MS: Final = 5_000
 FRAME_RETRY_S: Final = 0.25
+SILENT_S: Final = 5.0
+"""Time without a picture after which a loop over frames says so."""
+
+LOOK_EVERY_S: Final = 1.0
+"""Shortest time after which a loop without pictures looks again whether the meter is paused."""
+
+
+async def fetch_frame(
+    transport: AsyncTransport, session_id: str, query: Mapping[str, object], *, retry: RetryPolicy | None = None
+) -> Frame | None:
+    """Fetch a frame; None if the server has no newer one than the query asks for."""
+    path = f"/sessions/{session_segment(session_id)}/frame"
+    response = await transport.send("GET", path, query=query, retry=retry)
+    return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
+
+
+async def fetch_next(
+    transport: AsyncTransport,
+    session_id: str,
+    after: int | None,
+    *,
+    width: int | None,
+    quality: int | None,
+    signed: bool | None,
+) -> Frame | None:
+    """Fetch the next frame for a loop over frames, as `AsyncFetch` does. It outlives a restart of the server."""
+    query = given(
+        width=width, quality=quality, maxAgeMs=FRAME_MAX_AGE_MS, after=after, waitMs=FRAME_WAIT_MS, signed=signed
+    )
+    return await fetch_frame(transport, session_id, query, retry=transport.retry.through_restarts)
 
 
 class AsyncFetch(Protocol):
@@ -17,15 +55,37 @@ class AsyncFetch(Protocol):
         """Raises InvalidStateError if the session is over."""
 
 
-class AsyncFrames:
-    """Iterates over new frames until the session is over. A loop over it may be left at any time: nothing is open."""
+class AsyncReadSession(Protocol):
+    """Reads the session whose frames are fetched."""
 
-    def __init__(self, fetch: AsyncFetch, *, fps: float | None, width: int | None, proved: bool = False) -> None:
+    async def __call__(self) -> Session:
+        """Raises SightlineError if the key may not read it, or the server does not answer."""
+
+
+class AsyncFrames:
+    """Iterates over new frames until the session is over. A loop over it may be left at any time: nothing is open.
+
+    It logs a warning when no picture has come for SILENT_S, one when the meter pauses meanwhile, and a line when
+    pictures come again.
+    """
+
+    def __init__(
+        self,
+        fetch: AsyncFetch,
+        read: AsyncReadSession,
+        *,
+        fps: float | None,
+        width: int | None,
+        proved: bool = False,
+    ) -> None:
         if fps is not None and not fps > 0:
             raise InvalidArgumentError(f"fps={fps!r} is not above 0. Pass frames a second, such as 1 or 0.2.")
         if width is not None and width < 1:
             raise InvalidArgumentError(f"width={width!r} is below 1. Pass pixels, such as 768.")
         self._fetch = fetch
+        self._read = read
+        self._is_silent = False
+        self._look_s = 0.0
         self._proved = proved
         self._interval_s = 0.0 if fps is None else 1 / fps
         self._next_s = monotonic_s()
@@ -36,7 +96,9 @@ class AsyncFrames:
 
     async def __anext__(self) -> Frame:
         await async_sleep(max(0.0, self._next_s - monotonic_s()))
+        waits_since_s = monotonic_s()
         while True:
+            await self._note_silence(monotonic_s() - waits_since_s)
             requested_s = monotonic_s()
             try:
                 frame = await self._fetch(self._after)
@@ -45,6 +107,9 @@ class AsyncFrames:
                 continue
             except InvalidStateError:
                 raise StopAsyncIteration from None
+            if frame is not None:
+                waits_since_s = monotonic_s()
+                self._note_picture()
             if frame is not None and self._proved and not frame.is_proved:
                 self._after = frame.sequence
                 await async_sleep(FRAME_RETRY_S)
@@ -55,3 +120,36 @@ class AsyncFrames:
                 self._next_s = (now_s if is_late else requested_s) + self._interval_s
                 self._after = frame.sequence
                 return frame
+
+    async def _note_silence(self, waited_s: float) -> None:
+        """Say once, until a picture comes, that none does, with the state of the session if the key may read it.
+
+        The server may learn only later that the meter is paused: that is said when it does.
+        """
+        if waited_s < SILENT_S or monotonic_s() < self._look_s:
+            return
+        is_first, self._is_silent = not self._is_silent, True
+        self._look_s = monotonic_s() + LOOK_EVERY_S
+        try:
+            session = await self._read()
+        except SightlineError:  # a key that only sees frames, or a server that is away: the next fetch tells
+            if is_first:
+                LOG.warning("No picture has come for %.0f s. Waiting for the next one.", waited_s)
+            self._look_s = math.inf
+            return
+        if session.state.is_over:
+            return
+        reason = session.pause_reason
+        paused = "" if reason is None else f", paused ({reason}): you are not charged meanwhile"
+        if is_first:
+            said = "No picture has come for %.0f s. Session %s is %s%s. Waiting for the next one."
+            LOG.warning(said, waited_s, session.id, session.state, paused)
+        elif paused:
+            LOG.warning("Session %s is %s%s.", session.id, session.state, paused)
+        if paused:
+            self._look_s = math.inf
+
+    def _note_picture(self) -> None:
+        if self._is_silent:
+            self._is_silent, self._look_s = False, 0.0
+            LOG.info("Pictures come again.")

@@ -99,32 +99,45 @@ class AsyncTransport:
         return data
 
     async def send(
-        self, method: str, path: str, *, body: Json | None = None, query: Json | None = None, key: str | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json | None = None,
+        query: Json | None = None,
+        key: str | None = None,
+        retry: RetryPolicy | None = None,
     ) -> httpx2.Response:
-        """Make a call, repeated as the retry policy says. Returns the response with status 200 or 304."""
-        started_s, attempt = monotonic_s(), 0
+        """Make a call, repeated as the retry policy says. Returns the response with status 200 or 304.
+
+        Args:
+            retry: The policy of this call; default: that of the client.
+        """
+        started_s, attempt, policy = monotonic_s(), 0, retry or self.retry
         while True:
             attempt += 1
             try:
                 return await self._send_once(method, path, body, query, key)
             except SightlineError as error:
                 elapsed_s = monotonic_s() - started_s
-                delay_s = self.retry.delay_s(error, attempt=attempt, elapsed_s=elapsed_s, jitter=jitter())
+                delay_s = policy.delay_s(error, attempt=attempt, elapsed_s=elapsed_s, jitter=jitter())
                 if delay_s is None:
                     raise
-                self.note_failure(error)
+                self.note_failure(error, for_s=policy.longest_s)
             await async_sleep(delay_s)
 
-    def note_failure(self, error: SightlineError, *, is_lost: bool = False) -> None:
+    def note_failure(self, error: SightlineError, *, for_s: float | None = None, is_lost: bool = False) -> None:
         """Say once, until the server answers again, that calls wait for it.
 
         Args:
+            for_s: How long this call is repeated; default: as long as others.
             is_lost: Say it of any error.
         """
         if (is_lost or isinstance(error, NotReachedError)) and self._is_reached:
             self._is_reached = False
             # A warning, because a program that sets up no logging prints only those.
-            LOG.warning("%s Trying again for at most %.0f s.", error, self.retry.longest_s)
+            longest_s = self.retry.longest_s if for_s is None else for_s
+            LOG.warning("%s Trying again for at most %.0f s.", error, longest_s)
 
     def note_end(self, session_id: str) -> None:
         """Warn that the session may still run, and for how long the client now tries to end it."""

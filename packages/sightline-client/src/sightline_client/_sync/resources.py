@@ -7,13 +7,14 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter
 
 from sightline_client._sync.events import Events
-from sightline_client._sync.frames import FRAME_WAIT_MS, Frames
+from sightline_client._sync.frames import Frames, fetch_frame, fetch_next
 from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.transport import Transport
 from sightline_client.clip import Clip
-from sightline_client.errors import OutcomeUnknownError, ReceiptError
+from sightline_client.errors import ApiError, OutcomeUnknownError, ReceiptError
 from sightline_client.escrow import Payment, TypedDataSigner
 from sightline_client.frame import FRAME_MAX_AGE_MS, Frame
+from sightline_client.funds import payment_steps
 from sightline_client.models import (
     ApiKey,
     ApiKeyLimits,
@@ -34,6 +35,7 @@ from sightline_client.models import (
     MeterEventPage,
     MintedKey,
     MonthStatement,
+    OwnWorkspace,
     PermitOffer,
     RelayedPermit,
     Selected,
@@ -166,7 +168,7 @@ class Workspaces:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def create(self, wallet: MessageSigner, *, slug: str, name: str, roles: Iterable[str]) -> Workspace:
+    def create(self, wallet: MessageSigner, *, slug: str, name: str, roles: Iterable[str]) -> OwnWorkspace:
         """Create a workspace that the wallet owns."""
         require_wallet(wallet)
         challenge = self.challenge(wallet.address)
@@ -178,7 +180,7 @@ class Workspaces:
             "name": name,
             "roles": list(roles),
         }
-        return self._transport.change(Workspace, "POST", "/workspaces", body)
+        return self._transport.change(OwnWorkspace, "POST", "/workspaces", body)
 
     def challenge(self, wallet_address: str) -> Challenge:
         """Get a text for a wallet to sign for a new workspace."""
@@ -189,9 +191,9 @@ class Workspaces:
         """List the workspaces of the signed-in wallet."""
         return (self._transport.get(WorkspaceList, "/workspaces")).items
 
-    def get(self, workspace_id: str) -> Workspace:
+    def get(self, workspace_id: str) -> OwnWorkspace:
         """Read a workspace."""
-        return self._transport.get(Workspace, f"/workspaces/{segment(workspace_id)}")
+        return self._transport.get(OwnWorkspace, f"/workspaces/{segment(workspace_id)}")
 
     def update(
         self,
@@ -203,7 +205,7 @@ class Workspaces:
         coverage_lng: float | None = None,
         coverage_radius_meters: float | None = None,
         device_kind: str | None = None,
-    ) -> Workspace:
+    ) -> OwnWorkspace:
         """Change the fields that are given. The two coordinates go together."""
         body = given(
             name=name,
@@ -213,7 +215,7 @@ class Workspaces:
             coverageRadiusMeters=coverage_radius_meters,
             deviceKind=device_kind,
         )
-        return self._transport.change(Workspace, "PATCH", f"/workspaces/{segment(workspace_id)}", body)
+        return self._transport.change(OwnWorkspace, "PATCH", f"/workspaces/{segment(workspace_id)}", body)
 
     def statement(self, workspace_id: str, month: str) -> MonthStatement:
         """Read the statement of a month, YYYY-MM in UTC; the first call after the month writes its invoice."""
@@ -571,8 +573,8 @@ class Sessions:
             waits_for_funds: Whether to wait also while the payment is refused because the wallet does not cover it.
 
         Raises:
-            ReceiptError: The session is not over, the payment was not confirmed within `wait_s`, or the wallet does not
-                cover it (`refused_for`).
+            ReceiptError: The session is not over, the payment was not confirmed within `wait_s`, the wallet does not
+                cover it (`refused_for`), or the service has written it off.
         """
         session = self.get(session_id)
         if not session.state.is_over:
@@ -585,12 +587,19 @@ class Sessions:
             settlement = self.settlement(session.id)
             if settlement.state == SettlementState.CONFIRMED or session.charged_micro_usdc == 0:
                 return self.receipt(session.id)
+            if settlement.written_off:
+                raise ReceiptError(
+                    f"The charge of session {session.id} was written off by the service: it was not paid, and nothing "
+                    "is owed."
+                )
             if settlement.refused_for in LACKS and not waits_for_funds:
+                lacks = str(settlement.refused_for)
+                step = payment_steps(self._wallet_of(session.consumer_workspace_id), lacks)
                 raise ReceiptError(
                     f"The payment of session {session.id}, {session.charged_micro_usdc.usdc} USDC, was refused: the "
-                    f"payer's {LACKS[settlement.refused_for]} does not cover it. When it does, the session is paid by "
-                    "itself. Until then the payer gets no further session.",
-                    refused_for=str(settlement.refused_for),
+                    f"payer's {LACKS[lacks]} does not cover it. When it does, the session is paid by "
+                    f"itself. Until then the payer gets no further session. {step}",
+                    refused_for=lacks,
                 )
             if monotonic_s() > deadline_s:
                 raise ReceiptError(
@@ -598,6 +607,14 @@ class Sessions:
                     "receipt again later; check that the wallet's balance, allowance and limits cover the charge."
                 )
             sync_sleep(SETTLEMENT_POLL_S)
+
+    def _wallet_of(self, workspace_id: str) -> Wallet | None:
+        """Read the wallet of the credential's workspace; None if that is another one, or may not be read."""
+        try:
+            found = self._transport.get(Wallet, "/wallet")
+        except ApiError:
+            return None
+        return found if found.workspace_id == workspace_id else None
 
     def viewer_token(self, session_id: str) -> ViewerToken:
         """Get the WHEP URL of a LIVE session."""
@@ -659,8 +676,7 @@ class Sessions:
             FrameNotAvailableError: No frame is decoded yet (`frame:notDecoded`), or the newest is too old.
         """
         query = given(width=width, quality=quality, maxAgeMs=max_age_ms, after=after, waitMs=wait_ms, signed=signed)
-        response = self._transport.send("GET", f"/sessions/{session_segment(session_id)}/frame", query=query)
-        return Frame.parse(response.content, response.headers) if response.status_code == 200 else None
+        return fetch_frame(self._transport, session_id, query)
 
     def frames(
         self,
@@ -681,11 +697,12 @@ class Sessions:
         """
 
         def fetch(after: int | None) -> Frame | None:
-            return self.frame(
-                session_id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
-            )
+            return fetch_next(self._transport, session_id, after, width=width, quality=quality, signed=signed)
 
-        return Frames(fetch, fps=fps, width=width, proved=proved)
+        def read() -> Session:
+            return self.get(session_id)
+
+        return Frames(fetch, read, fps=fps, width=width, proved=proved)
 
     def clip(self, session_id: str, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file. It starts at the keyframe before them.

@@ -4,7 +4,8 @@ import logging
 from types import TracebackType
 from typing import Final, Self
 
-from sightline_client._sync.frames import FRAME_WAIT_MS, Frames
+from sightline_client._sync.dispatch import dispatch_within
+from sightline_client._sync.frames import Frames, fetch_next
 from sightline_client._sync.receipt import Receipt
 from sightline_client._sync.resources import Sessions
 from sightline_client._sync.transport import Transport
@@ -12,29 +13,28 @@ from sightline_client.clip import Clip
 from sightline_client.errors import (
     ABOVE_MAXIMUM,
     CLIP_NOT_RECEIVED,
+    ApiError,
     ConflictError,
     EndNotConfirmedError,
     FrameNotAvailableError,
     InvalidArgumentError,
     InvalidStateError,
     MaxChargeError,
-    NoOperatorError,
     NotReachedError,
     OutcomeUnknownError,
-    RateLimitedError,
     SessionOverError,
     SightlineError,
-    UnavailableError,
     ViewNotEnteredError,
     first_sentence,
+    is_suspension,
 )
 from sightline_client.escrow import Payment, TypedDataSigner, sign_payment
 from sightline_client.frame import Frame
+from sightline_client.funds import shortage
 from sightline_client.interrupts import ViewInterrupts, uninterrupted
-from sightline_client.models import EndReason, OperatorMessage, Quote, Session
+from sightline_client.models import EndReason, OperatorMessage, Quote, Session, Wallet
 from sightline_client.money import require_whole_micro_usdc
-from sightline_client.retry import HELD_BACK, NO_OPERATOR, UNSEEN
-from sightline_client.runtime import INTERRUPTED_SESSION, REQUESTED_SESSION, monotonic_s, sync_finish, sync_sleep
+from sightline_client.runtime import INTERRUPTED_SESSION, REQUESTED_SESSION, sync_finish, sync_sleep
 from sightline_client.signers import require_wallet
 from sightline_client.wire import given
 
@@ -119,10 +119,12 @@ class View:
         if self._session is not None:
             raise InvalidArgumentError("This view was entered before. Make another one: `sl.view(...)`.")
         self._check_price()
+        wallet = self._read_wallet()
         try:
             self._interrupts.open()
             self._session = self._create()
             self._note_request(self.session)
+            self._warn_of_funds(wallet)
             self._dispatch(is_first=True)
             self._await_live()
         except BaseException as error:
@@ -135,6 +137,21 @@ class View:
         """Say what was requested, and its price, before an operator films."""
         said = "Session %s is requested. It costs %s."
         LOG.info(said, session.id, session.price_text, extra={REQUESTED_SESSION: session})
+
+    def _read_wallet(self) -> Wallet | None:
+        """Read the wallet that pays; None if it signs the payment, or the credential may not read it."""
+        if self._payer is not None or self._payment is not None:
+            return None
+        try:
+            return self._transport.get(Wallet, "/wallet")
+        except ApiError:
+            return None
+
+    def _warn_of_funds(self, wallet: Wallet | None) -> None:
+        """Say before an operator films that the wallet does not cover the view. With escrow its amount is reserved."""
+        said = None if wallet is None else shortage(wallet, self.session.hold_micro_usdc)
+        if said is not None and self.session.funds_state is None:
+            LOG.warning(said)
 
     @uninterrupted
     def __exit__(
@@ -201,49 +218,21 @@ class View:
         return sign_payment(self._sessions.terms(quote.quote_id, seconds=self._seconds), self._payer)
 
     def _dispatch(self, *, is_first: bool = False) -> None:
-        deadline_s, is_said = monotonic_s() + self._operator_wait_s, False
-        while True:
-            try:
-                self._session = self._sessions.dispatch(self.session.id)
-                # The quote counts operators whose device sent a heartbeat within a minute. It says nothing about an
-                # operator who came online after it.
-                counted = 1 if self._quote is None else self._quote.available_operators
-                if is_first and not is_said and self._requires_coverage and counted == 0:
-                    LOG.warning("Session %s has an operator. %s Waiting until it films.", self.session.id, UNSEEN)
-                else:
-                    LOG.info("Session %s has an operator. Waiting until its device films.", self.session.id)
-                return
-            except InvalidStateError:  # an operator accepted it, or it is over
-                return
-            except RateLimitedError as error:
-                delay_s = float(error.retry_after_s or 1)
-                if error.detail not in HELD_BACK or delay_s > deadline_s - monotonic_s():
-                    raise
-                LOG.warning("%s Waiting for that.", error)
-                sync_sleep(delay_s)
-                continue
-            except UnavailableError as error:
-                if error.detail != NO_OPERATOR:
-                    raise
-                remaining_s = deadline_s - monotonic_s()
-                own = None if self._quote is None else self._quote.own_session_id
-                if remaining_s <= 0:
-                    raise NoOperatorError(*self._place, self._operator_wait_s, own) from error
-                # Retry-After may exceed the time that is left: the last attempt is made at the deadline.
-                delay_s = min(float(error.retry_after_s or 1), remaining_s)
-            if not is_said:
-                # A warning, because a program that sets up no logging prints only those.
-                LOG.warning(
-                    "No operator is available at %s, %s now%s. Waiting for one, at most %g s.",
-                    *self._place, "" if own is None else f": your session {own} has it", self._operator_wait_s,
-                )  # fmt: skip
-                is_said = True
-            sync_sleep(delay_s)
+        self._session = dispatch_within(
+            self._sessions,
+            self.session,
+            self._place,
+            self._operator_wait_s,
+            self._quote,
+            says_unseen=is_first and self._requires_coverage,
+        )
 
     def _await_live(self) -> None:
         while (self.refresh()).state in ("REQUESTED", "ASSIGNED"):
             if self.session.state == "REQUESTED":
-                LOG.warning("The operator of session %s did not start. Asking for another.", self.session.id)
+                LOG.warning(
+                    "The operator of session %s declined or did not start. Asking for another.", self.session.id
+                )
                 self._dispatch()
             else:
                 sync_sleep(POLL_S)
@@ -276,7 +265,8 @@ class View:
     ) -> Frames:
         """Iterate over new frames, each once, until the session is over. It may be called before the view is entered.
 
-        The loop ends when the agreed time is over, or when the view was ended by its own side.
+        The loop ends when the agreed time is over, or when the view was ended by its own side. While the server is
+        away it waits as long as the `budget_s` of the client's retry policy, 60 s by default.
 
         Args:
             fps: At most this many frames a second; frames in between are skipped. Default: as fast as the caller
@@ -295,16 +285,14 @@ class View:
 
         def fetch(after: int | None) -> Frame | None:
             try:
-                return self._sessions.frame(
-                    self.session.id, width=width, quality=quality, signed=signed, after=after, wait_ms=FRAME_WAIT_MS
-                )
+                return fetch_next(self._transport, self.session.id, after, width=width, quality=quality, signed=signed)
             except InvalidStateError:
                 session = self.refresh()
                 if session.state.is_over and session.end_reason not in EXPECTED_ENDS:
                     raise self._over() from None
                 raise
 
-        return Frames(fetch, fps=fps, width=width, proved=proved)
+        return Frames(fetch, self.refresh, fps=fps, width=width, proved=proved)
 
     def clip(self, seconds: int = 10, *, signed: bool | None = None) -> Clip:
         """Fetch the last seconds as a video file; waits until the first video arrives. See `sessions.clip`.
@@ -385,6 +373,8 @@ class View:
         try:
             sync_finish(self._end_what_was_created, FINISH_S)
         except BaseException as error:
+            if is_suspension(error):
+                return  # the service ends the sessions of a workspace that it suspends, and refuses its calls
             if self._session is not None and self._session.state.is_over:
                 raise  # the task was cancelled, and the session has ended nevertheless
             session_id = None if self._session is None else self._session.id

@@ -3,8 +3,10 @@
 import json
 import logging
 import re
+import shlex
 import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,7 +14,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from sightline_client.commands.client_settings import ClientSettings, default_path, load_client_settings
+from sightline_client.commands.client_settings import ClientSettings, load_client_settings, settings_path
+from sightline_client.wording import naming_settings
 
 if TYPE_CHECKING:
     from sightline_client import Sightline
@@ -38,14 +41,12 @@ _NO_VALUE: Final = frozenset(
 """Details of INVALID_INPUT that are about the server, the wallet or the sign-in. Others are about a value that was
 given."""
 _WORDS: Final = (
-    (r"\burl= or SIGHTLINE_URL\b", "--api or SIGHTLINE_URL"),
-    (r"\bPass key= or set SIGHTLINE_API_KEY\b", "Set SIGHTLINE_API_KEY"),
-    (r"\bkey= or SIGHTLINE_API_KEY\b", "SIGHTLINE_API_KEY"),
     (r"\bmax_charge counts micro-USDC: for .*", "Raise --max-charge."),
+    (r"\bRequest at most (\d+ s), or raise max_charge\.", r"\1 fit; for more, raise --max-charge."),
     (r"\bmax_charge\b", "--max-charge"),
     (r"\bCall sessions\.end\('[^']*'\), or run\b", "Run"),
     (r"\bLeave its view, or call sessions\.end\('[^']*'\); (`sightline end [^`]*`) on the command line\b", r"Run \1"),
-    (r"\(operator_wait_s; (`sightline watch --wait`)\)", r"(\1)"),
+    (r"\(operator_wait_s\)", "(--wait)"),
     (r": choose another slug\b", ": choose another one with --slug"),
     (r"\(rpc=\)", "(--rpc-url)"),
     (r"\bwhere the quote has available_operators \(`sightline quote`\)", "where `sightline quote` counts an operator"),
@@ -105,14 +106,14 @@ def one_line_errors(
     except BrokenPipeError:
         raise  # of stdout, such as `| head`: the reader wants no more
     except (SightlineError, ValueError, OSError) as error:
-        said = _file_error(error) if isinstance(error, OSError) else in_words_of_commands(str(error))
-        text = " ".join(said.split())
+        text = " ".join(_said(error).split())
         typer.echo(json.dumps(_body(error, text, *concerned[-1:])) if as_json else text, err=True)
         raise typer.Exit(2 if _is_about_a_value(error) else 1) from None
 
 
 def in_words_of_commands(text: str) -> str:
     """Return a text of the client with options and variables in place of arguments of Python."""
+    text = naming_settings(text, url="--api or SIGHTLINE_URL", key="SIGHTLINE_API_KEY")
     for pattern, words in _WORDS:
         text = re.sub(pattern, words, text)
     return _FIELD.sub(lambda found: f"{found[1]}{_FIELDS[found[2]]} {found[3]}", text)
@@ -122,6 +123,15 @@ def _is_about_a_value(error: Exception) -> bool:
     from sightline_client.errors import InvalidInputError
 
     return isinstance(error, InvalidInputError) and error.detail not in _NO_VALUE
+
+
+def _said(error: Exception) -> str:
+    from sightline_client.errors import MaxChargeError
+
+    if isinstance(error, OSError):
+        return _file_error(error)
+    steps = getattr(error, "__notes__", ()) if isinstance(error, MaxChargeError) else ()
+    return " ".join([in_words_of_commands(str(error)), *steps])
 
 
 def _file_error(error: OSError) -> str:
@@ -140,6 +150,32 @@ def named_by(option: str) -> Iterator[None]:
     except OSError as error:
         error.add_note(f"Check {option}.")
         raise
+
+
+@contextmanager
+def fitting_command_named(command: Callable[[int], str]) -> Iterator[None]:
+    """Name the command whose price is within --max-charge, made from its seconds, if the price is above."""
+    from sightline_client.errors import MaxChargeError
+
+    try:
+        yield
+    except MaxChargeError as error:
+        if error.affordable_s:
+            error.add_note(f"Run `{command(error.affordable_s)}`.")
+        raise
+
+
+def this_command_with(seconds: int) -> str:
+    """Return the command that was typed, with these seconds."""
+    words = sys.argv[1:]
+    is_value = [before == "--seconds" for before in ["", *words]]
+    kept = [
+        word
+        for word, is_number in zip(words, is_value, strict=False)
+        if not (is_number or word == "--seconds" or word.startswith("--seconds="))
+    ]
+    # In front of the place: behind a `--` it would be no option.
+    return shlex.join(["sightline", *kept[:1], "--seconds", str(seconds), *kept[1:]])
 
 
 @contextmanager
@@ -255,7 +291,7 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
     settings = load_client_settings()
     if needs_key and not settings.api_key:
         raise ValueError(
-            f"SIGHTLINE_API_KEY is not set. Set it, or write api_key under [client] in {default_path()}. "
+            f"SIGHTLINE_API_KEY is not set. Set it, or write api_key under [client] in {settings_path()}. "
             "`sightline signup` creates a key, `sightline login` one for an existing wallet."
         )
     return Sightline(server_address(url, settings), settings.api_key)
@@ -286,6 +322,17 @@ def _require_running(default_url: str) -> None:
         raise NotReachedError(default_url, str(error), is_default=True) from error
     except OSError:
         pass  # the call itself will say what is wrong
+
+
+def has_transaction(config: "ChainConfig", tx_hash: str) -> bool:
+    """Return whether the chain of a server has a transaction.
+
+    Raises:
+        ChainError: The node of the chain does not answer.
+    """
+    from sightline_client import Chain
+
+    return Chain(config.rpc_url).call("eth_getTransactionReceipt", tx_hash) is not None
 
 
 def paying_wallet(config: "ChainConfig") -> "LocalWallet | None":

@@ -37,7 +37,7 @@ def load_client_settings() -> ClientSettings:
 
 def _from_file() -> dict[str, str]:
     named = os.environ.get(CONFIG_VARIABLE)
-    path = Path(named) if named else default_path()
+    path = settings_path()
     if not named and not path.exists():
         return {}
     try:
@@ -54,7 +54,7 @@ def _from_file() -> dict[str, str]:
     return table
 
 
-def default_path() -> Path:
-    """The file that is read when SIGHTLINE_CONFIG is not set."""
-    home = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path.home() / ".config") / "sightline.toml"
+def settings_path() -> Path:
+    """The file that is read: of SIGHTLINE_CONFIG, else ~/.config/sightline.toml."""
+    named, home = os.environ.get(CONFIG_VARIABLE), os.environ.get("XDG_CONFIG_HOME")
+    return Path(named) if named else (Path(home) if home else Path.home() / ".config") / "sightline.toml"

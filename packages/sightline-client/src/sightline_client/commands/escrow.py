@@ -1,20 +1,30 @@
 """Commands for payments: allowance and mandate; claim and reclaim in escrow, which work without the service."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sightline_client.commands.access import client, one_line_errors, own_wallet, own_workspace_id
+from sightline_client.commands.access import client, named_by, one_line_errors, own_wallet, own_workspace_id
 from sightline_client.commands.funds import mandate_text
-from sightline_client.commands.options import AsJson, Url, amount, http_url, usdc_option
+from sightline_client.commands.options import (
+    USDC,
+    AsJson,
+    NumberCommand,
+    SessionId,
+    Url,
+    http_url,
+    usdc_argument,
+    usdc_option,
+)
 from sightline_client.commands.printing import print_value, print_warning
 from sightline_client.runtime import unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Sightline
-    from sightline_client.models import ChainConfig, RelayedPermit, StoredMandate
+    from sightline_client.models import ChainConfig, RelayedPermit, Settlement, Statement, StoredMandate
     from sightline_client.money import MicroUsdc
     from sightline_client.wallet import LocalWallet
 
@@ -27,25 +37,33 @@ NOT_NEEDED: Final = (
 )
 
 app = typer.Typer()
+
+
+_SOURCES: Final = (
+    "`sightline save-statement SESSION FILE` saves it for both parties, and `sightline device --statements DIRECTORY` "
+    "keeps it while it films"
+)
+
+
+def _existing(file: Path) -> Path:
+    if not file.is_file():
+        raise typer.BadParameter(
+            f"{file} is no file. Pass a statement of the meter of a session in escrow: {_SOURCES}. A service without "
+            "escrow has none."
+        )
+    return file
+
+
 _File = Annotated[
-    Path, typer.Argument(exists=True, dir_okay=False, help="Statement, as `sightline device --statements` keeps it.")
+    Path,
+    typer.Argument(callback=_existing, help="Statement of a session, of `save-statement` or `device --statements`."),
 ]
 _Rpc = Annotated[str, typer.Option(callback=http_url, help="JSON-RPC URL of a node of the chain.")]
 
 
-def _checked(text: str) -> str:
-    amount(text)
-    return text
-
-
-@app.command(rich_help_panel="Watch")
+@app.command(rich_help_panel="Watch", cls=NumberCommand)
 def approve(
-    usdc: Annotated[
-        str,  # `--help` shows this type
-        typer.Argument(
-            callback=_checked, metavar="USDC", help="The most that may be taken in all, such as 20; 0 takes it back."
-        ),
-    ],
+    amount: Annotated[USDC, usdc_argument("The most that may be taken in all, such as 20; 0 takes it back.")],
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +74,7 @@ def approve(
     Mandates and payments of kind consent are held from the allowance.
     """
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
-        wallet, config, value = own_wallet(), sl.config(), amount(usdc)
+        wallet, config, value = own_wallet(), sl.config(), amount
         before = _allowance(sl)
         relayed = sl.wallet.approve(value, wallet) if config.is_escrow else _approve(sl, config, value, wallet)
     replaced = f", in place of {before.usdc} USDC" if before else ""
@@ -155,6 +173,62 @@ def _approve(sl: "Sightline", config: "ChainConfig", micro_usdc: int, wallet: "L
     return RelayedPermit(owner=wallet.address, spender=spender, value=MicroUsdc(micro_usdc), tx_hash=tx_hash)
 
 
+@app.command("save-statement", rich_help_panel=PANEL)
+def save_statement(
+    session_id: SessionId,
+    file: Annotated[Path, typer.Argument(help="File to write; what it has is replaced.")],
+    api: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Save the meter's signed statement of a session in escrow, for `reclaim` and `claim` without the service.
+
+    Both parties of the session may. Save it once the session is LIVE, and again after an extension.
+    """
+    with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
+        found = sl.sessions.statement(session_id)
+        with named_by("the argument FILE"):
+            file.write_text(found.model_dump_json(by_alias=True))
+        settled = _settlement(sl, session_id) if found.is_final else None
+    said: dict[str, object] = {"id": session_id, "file": str(file), "isFinal": found.is_final}
+    until = "is final" if found.is_final else "is not final"
+    of_what = f"{file}: the statement of session {session_id} {until}, {found.clean_seconds} s."
+    print_value(
+        said | {"settlementTxHash": None if settled is None else settled.tx_hash},
+        as_json,
+        f"{of_what} {use_of_statement(file, found, settled)}",
+    )
+
+
+def _settlement(sl: "Sightline", session_id: str) -> "Settlement | None":
+    """Return the settlement of a session if the chain has it; None also if the key may not read it."""
+    from sightline_client.errors import NotAuthorizedError
+
+    try:
+        found = sl.sessions.settlement(session_id)
+    except NotAuthorizedError:
+        return None
+    return found if found.state == "CONFIRMED" else None
+
+
+def use_of_statement(file: Path, found: "Statement", settled: "Settlement | None") -> str:
+    """Say what a saved statement is good for.
+
+    Args:
+        settled: The session's settlement, if it is confirmed.
+    """
+    if settled is not None:
+        paid = settled.payload is not None and settled.payload.to_amount > 0
+        done = "The session is paid" if paid else "The session is settled without a charge"
+        by = "" if settled.tx_hash is None else f" in {settled.tx_hash}"
+        return f"{done}{by}: nothing is left to claim or to reclaim."
+    from_when = "" if found.is_final else " from an hour after the session's latest end; a final one does so at once"
+    return (
+        f"If the service charges nothing, `sightline claim {file} --rpc-url URL` pays its operator{from_when}. "
+        f"`sightline reclaim {file} --rpc-url URL` returns the hold to its payer 48 hours after the session's latest "
+        "end, if nobody has charged it."
+    )
+
+
 @app.command(rich_help_panel=PANEL)
 def claim(statement: _File, rpc_url: _Rpc) -> None:
     """Collect a session's charge from the escrow contract by the meter's signed statement.
@@ -174,17 +248,25 @@ def reclaim(statement: _File, rpc_url: _Rpc) -> None:
     _send("reclaim", statement, rpc_url)
 
 
+def _statement(model: "type[Statement]", file: Path) -> "Statement":
+    """Read a saved statement, or the answer of GET /sessions/{id}/statement with its envelope.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    found = json.loads(file.read_bytes())
+    return model.model_validate(found.get("data", found) if isinstance(found, dict) else found)
+
+
 def _send(call: str, file: Path, rpc_url: str) -> None:
     with one_line_errors():
         from sightline_client import Chain
         from sightline_client.models import Statement
 
         try:
-            found = Statement.model_validate_json(file.read_bytes())
+            found = _statement(Statement, file)
         except ValueError:
-            raise typer.BadParameter(
-                f"{file} is not a statement of a meter. Pass a file that `sightline device --statements` wrote."
-            ) from None
+            raise typer.BadParameter(f"{file} is not a statement of a meter: {_SOURCES}.") from None
         chain = Chain(rpc_url)
         answered = int(chain.call("eth_chainId"), 16)
         if answered != found.chain_id:

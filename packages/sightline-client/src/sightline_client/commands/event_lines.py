@@ -73,6 +73,8 @@ class EventLines:
         if before is not None and session.max_duration_seconds > before.max_duration_seconds:
             until = "" if session.expires_at is None else f", until {time_text(session.expires_at)}"
             yield f"extended to {session.max_duration_seconds} s{until}"
+        if before is None and session.state.is_over:
+            return  # what was said and shown is not news
         earlier = {} if before is None else {message.number: message for message in before.messages}
         last = max(earlier, default=0)
         for message in session.messages:

@@ -8,7 +8,17 @@ import typer
 
 from sightline_client.commands.access import client, one_line_errors, own_wallet, own_workspace_id, server_address
 from sightline_client.commands.client_settings import load_client_settings
-from sightline_client.commands.options import AREA_RADIUS_M, AsJson, Lat, Lng, PlaceCommand, Url, lat_option, lng_option
+from sightline_client.commands.options import (
+    AREA_RADIUS_M,
+    AsJson,
+    Lat,
+    Lng,
+    PlaceCommand,
+    Url,
+    http_url,
+    lat_option,
+    lng_option,
+)
 from sightline_client.commands.printing import print_value
 
 PANEL: Final = "Film"
@@ -20,10 +30,13 @@ app = typer.Typer()
 
 @app.command(rich_help_panel=PANEL)
 def publish(
-    source: Annotated[str, typer.Argument(help="H.264 video file, rtsp://... URL of a camera, or /dev/video0.")],
+    source: Annotated[
+        str, typer.Argument(help="Video file (H.264 or VP8), rtsp://... URL of a camera, or /dev/video0.")
+    ],
     whip: Annotated[
         str,
         typer.Option(
+            callback=http_url,
             help="WHIP URL to publish to. On a command line other accounts of the machine can read it.",
             envvar="SIGHTLINE_WHIP_URL",
             show_envvar=True,
@@ -72,7 +85,10 @@ def device(
         typer.Option(help="Directory for the meter's signed statements of sessions in escrow; see `sightline claim`."),
     ] = None,
     online: Annotated[
-        bool, typer.Option("--online", help="Set the workspace ONLINE, and OFFLINE when the device ends.")
+        bool,
+        typer.Option(
+            "--online", help="Set the workspace ONLINE, also after a suspension; OFFLINE when the device ends."
+        ),
     ] = False,
     decline_beyond: Annotated[
         float | None,

@@ -1,7 +1,6 @@
 """The commands `sightline quote` and `sightline wallet`: what a session costs, and what may be spent."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,7 +15,7 @@ from sightline_client.runtime import SECONDS_MAX, unix_s
 # The commands import the client when they run, so that `--help` is fast.
 if TYPE_CHECKING:
     from sightline_client import Sightline
-    from sightline_client.models import Quote, Session, StoredMandate, Wallet
+    from sightline_client.models import ChainConfig, Quote, Session, StoredMandate, Wallet, WalletEvent
     from sightline_client.money import MicroUsdc
 
 PANEL: Final = "Watch"
@@ -25,7 +24,6 @@ PANEL: Final = "Watch"
 SET_MANDATE: Final = "`sightline mandate --per-session 1 --per-day 10`"
 SESSIONS_READ: Final = 100
 """Newest sessions in which `wallet` looks for charges that are not paid."""
-RAISE_LIMITS: Final = "Raise the limits that it set on the settlement contract, in the console under Wallet."
 
 app = typer.Typer()
 
@@ -38,7 +36,7 @@ def quote(
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a session at a place costs now, and how many operators cover the place. Nothing is requested."""
+    """Print what a session at a place costs now, and how many operators are free at the place. Nothing is requested."""
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         found = sl.quote(lat, lng, seconds=seconds)
     print_value(found, as_json, "\n".join(_quote_lines(found)))
@@ -50,8 +48,13 @@ def _quote_lines(found: "Quote") -> Iterator[str]:
     count = found.available_operators
     if found.own_session_id is not None:
         yield f"the only operator at the place is in your session {found.own_session_id}"
+    elif count == 0:
+        yield (
+            "no operator is known to be free at the place: none is online, none has sent a heartbeat for a minute, or "
+            "each has a session or a pause after a no-show"
+        )
     else:
-        yield f"{count or 'no'} operator{'' if count == 1 else 's'} online at the place"
+        yield f"{count} operator{'' if count == 1 else 's'} free at the place"
 
 
 @app.command(rich_help_panel=PANEL)
@@ -62,9 +65,42 @@ def wallet(api: Url = None, as_json: AsJson = False) -> None:
     """
     with one_line_errors(as_json=as_json), client(api, needs_key=True) as sl:
         found, is_escrow = sl.wallet.get(), sl.config().is_escrow
-        mandate = stored_mandate(sl) if is_escrow and not as_json else None
+        mandate = stored_mandate(sl) if is_escrow else None
         unpaid = _unpaid(sl) if found.held_micro_usdc and not as_json else []
-    print_value(found, as_json, "\n".join(_wallet_lines(found, is_escrow, mandate, unpaid)))
+    said = found.model_dump(mode="json", by_alias=True) | spendable_now(found, is_escrow, mandate)
+    print_value(said, as_json, "\n".join(_wallet_lines(found, is_escrow, mandate, unpaid)))
+
+
+def spendable_now(found: "Wallet", is_escrow: bool, mandate: "StoredMandate | None") -> dict[str, object]:
+    """Return, as JSON, the most that a new session may cost if the API key buys it.
+
+    With escrow also the most with a payment that the wallet signs, and the mandate.
+    """
+    if not is_escrow:
+        return {"spendableMicroUsdc": str(found.spendable_micro_usdc)}
+    said: dict[str, object] = {
+        "spendableMicroUsdc": str(_under_mandate(found, mandate)),
+        "spendableSignedMicroUsdc": str(_with_signature(found)),
+        "mandate": None,
+    }
+    if mandate is not None:
+        terms = mandate.model_dump(mode="json", by_alias=True)
+        said["mandate"] = terms | {"leftToday": str(mandate.left_today)}
+    return said
+
+
+def _under_mandate(found: "Wallet", mandate: "StoredMandate | None") -> "MicroUsdc":
+    from sightline_client.money import MicroUsdc
+
+    if mandate is None or mandate.valid_until <= unix_s():
+        return MicroUsdc(0)
+    return min(found.spendable_micro_usdc, mandate.max_per_session, mandate.left_today)
+
+
+def _with_signature(found: "Wallet") -> "MicroUsdc":
+    from sightline_client.money import MicroUsdc
+
+    return found.within_key_limits(MicroUsdc(max(0, found.tracked_balance - found.held_micro_usdc)))
 
 
 def _unpaid(sl: "Sightline") -> "list[Session]":
@@ -111,18 +147,15 @@ def _wallet_lines(
         yield f"not paid   {amount} for session {session.id}: {why}"
     if is_escrow:
         yield f"in escrow  {found.escrowed_micro_usdc.usdc}"
-        from sightline_client.money import MicroUsdc
-
         yield from _key_limit_lines(found)
-        free = found.within_key_limits(MicroUsdc(max(0, found.tracked_balance - found.held_micro_usdc)))
-        yield f"spendable  {free.usdc} with a payment that the wallet signs, which needs no allowance"
+        yield f"spendable  {_with_signature(found).usdc} with a payment that the wallet signs, which needs no allowance"
         yield f"           {found.spendable_micro_usdc.usdc} within the allowance"
         if mandate is None:
             yield f"mandate    none: without the wallet, the API key cannot buy. {SET_MANDATE} sets one"
         else:
             if mandate.valid_until > unix_s():
-                least = min(found.spendable_micro_usdc, mandate.max_per_session, mandate.left_today)
-                yield f"           {MicroUsdc(least).usdc} by the API key without the wallet, under the mandate"
+                least = _under_mandate(found, mandate).usdc
+                yield f"           {least} by the API key without the wallet, under the mandate"
             yield f"mandate    {mandate_text(mandate)}"
         return
     if found.limits is None:
@@ -151,70 +184,43 @@ def _key_limit_lines(found: "Wallet") -> Iterator[str]:
         yield f"{name:<11}at most {limits.per_day_micro_usdc.usdc} a day (UTC){left}"
 
 
-def warn_of_funds(sl: "Sightline", price: int, *, as_json: bool) -> None:
-    """Say before a purchase without escrow that the wallet does not cover it, unless the key may not read the wallet.
+def refunds_of(sl: "Sightline", session_id: str, consumer_id: str, config: "ChainConfig") -> "list[WalletEvent] | None":
+    """Return what the service has paid back of a session, oldest first.
 
-    A service may sell it nevertheless. The charge stays unpaid then, and the wallet gets no further session.
+    None if the key belongs to another workspace than its consumer, or may not read the wallet.
     """
     from sightline_client.errors import NotAuthorizedError
-    from sightline_client.money import MicroUsdc
 
     try:
-        found = sl.wallet.get()
+        if sl.me().workspace_id != consumer_id:  # a key of one session may not ask that either
+            return None
+        moved = list(sl.wallet.events(kind=["TRANSFER_IN"], session_id=session_id))
+    except NotAuthorizedError:
+        return None
+    escrow = config.settlement_address.lower()  # what it gives back of a hold is no refund
+    return [event for event in reversed(moved) if not event.removed and event.from_address.lower() != escrow]
+
+
+def refunds_json(refunds: "Sequence[WalletEvent] | None") -> dict[str, object]:
+    """Make the JSON of what `refunds_of` found: null if that is not known."""
+    if refunds is None:
+        return {"refunds": None}
+    return {
+        "refunds": [{"amountMicroUsdc": str(each.amount_micro_usdc), "txHash": each.tx_hash} for each in refunds],
+    }
+
+
+def warn_of_funds(sl: "Sightline", price: int, *, as_json: bool) -> None:
+    """Say before a purchase without escrow that the wallet does not cover it, if the key may read the wallet."""
+    from sightline_client.errors import NotAuthorizedError
+    from sightline_client.funds import shortage
+
+    try:
+        said = shortage(sl.wallet.get(), price)
     except NotAuthorizedError:
         return
-    covered = found.covered_micro_usdc
-    if covered >= price:
-        return
-    most = MicroUsdc(price)
-    of_most = f"only {covered.usdc} USDC of the {most.usdc} USDC" if covered else f"nothing of the {most.usdc} USDC"
-    print_warning(
-        f"The wallet covers {of_most} that the session may cost. While a charge is not paid, the wallet gets no "
-        f"further session. {' '.join(_steps(found, price))}",
-        as_json,
-    )
-
-
-def _steps(found: "Wallet", price: int) -> Iterator[str]:
-    """Name what a wallet lacks for a price beside what is held."""
-    from sightline_client.money import MicroUsdc
-
-    yield from _funding_steps(found, MicroUsdc(found.held_micro_usdc + price))
-    if found.available_micro_usdc >= price:
-        yield RAISE_LIMITS
-
-
-def _funding_steps(found: "Wallet", needed: "MicroUsdc") -> Iterator[str]:
-    """Say what to deposit and to approve until balance and allowance cover an amount."""
-    if found.tracked_balance < needed:
-        yield f"Send USDC to {found.wallet_address}: its balance is {found.tracked_balance.usdc}."
-    if found.tracked_allowance < needed:
-        yield f"Run `sightline approve {needed.usdc}` or more: its allowance is {found.tracked_allowance.usdc}."
-
-
-@contextmanager
-def refused_payment_explained(sl: "Sightline") -> Iterator[None]:
-    """Add to the error of a payment that the wallet does not cover what the wallet needs."""
-    from sightline_client.errors import ReceiptError
-
-    try:
-        yield
-    except ReceiptError as error:
-        if error.refused_for is None:
-            raise
-        steps = " ".join([str(error), *_payment_steps(sl, error.refused_for)])
-        raise ReceiptError(steps, refused_for=error.refused_for) from error
-
-
-def _payment_steps(sl: "Sightline", refused_for: str) -> Iterator[str]:
-    """Name what the wallet lacks for what is held, which includes a charge that is not paid."""
-    from sightline_client.errors import NotAuthorizedError
-
-    if refused_for.endswith("_LIMIT"):
-        yield RAISE_LIMITS
-        return
-    with suppress(NotAuthorizedError):  # the key may not read the wallet
-        yield from _funding_steps(found := sl.wallet.get(), found.held_micro_usdc)
+    if said is not None:
+        print_warning(said, as_json)
 
 
 def warn_of_an_empty_wallet(sl: "Sightline", *, as_json: bool) -> None:

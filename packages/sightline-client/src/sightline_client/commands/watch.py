@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,16 +20,20 @@ from sightline_client.commands.access import (
     SCOPES,
     client,
     configured_wallet,
+    fitting_command_named,
+    has_transaction,
     named_by,
     one_line_errors,
     own_wallet,
     own_workspace_id,
     paying_wallet,
+    this_command_with,
 )
 from sightline_client.commands.client_settings import load_client_settings
-from sightline_client.commands.funds import refused_payment_explained, warn_of_an_empty_wallet, warn_of_funds
+from sightline_client.commands.funds import warn_of_an_empty_wallet
 from sightline_client.commands.options import (
     AsJson,
+    Instructions,
     Lat,
     Lng,
     MaxCharge,
@@ -41,6 +46,7 @@ from sightline_client.commands.options import (
     usdc_option,
 )
 from sightline_client.commands.printing import (
+    next_step_text,
     nothing_requested,
     pause_text,
     payment_text,
@@ -53,8 +59,8 @@ from sightline_client.runtime import SECONDS_MAX, unix_s
 
 # Each command imports the client when it runs, so that `--help` is fast.
 if TYPE_CHECKING:
-    from sightline_client import Event, Frame, Receipt, Sightline, View
-    from sightline_client.models import ApiKey, ChainConfig, MintedKey, MonthStatement, Session, Workspace
+    from sightline_client import ApiError, Event, Frame, Receipt, Sightline, View
+    from sightline_client.models import ApiKey, ChainConfig, KeyIdentity, MintedKey, MonthStatement, Session, Workspace
     from sightline_client.wallet import LocalWallet
 
 PANEL: Final = "Watch"
@@ -112,8 +118,8 @@ def _sign_in(sl: "Sightline", slug: str | None) -> str:
     own = [each for each in all_of_them if each.slug != f"guest-{each.id.replace('-', '')[:26]}"]  # made by x402
     found = own if slug is None else [each for each in all_of_them if each.slug == slug]
     if slug is None and len(own) > 1:
-        named = _workspace_of_key(sl.url)
-        found = [each for each in own if each.id == named]
+        key = _identity_of_key(sl.url)
+        found = [each for each in own if key is not None and each.id == key.workspace_id]
     if not own and slug is None:
         raise ValueError("The wallet has no workspace. Run `sightline signup` with it.")
     if len(found) != 1:
@@ -123,15 +129,16 @@ def _sign_in(sl: "Sightline", slug: str | None) -> str:
     return found[0].id
 
 
-def _workspace_of_key(url: str) -> str | None:
-    """Return the id of the workspace that the API key belongs to, if there is a key that the server knows."""
+def _identity_of_key(url: str) -> "KeyIdentity | None":
+    """Return what the server knows of the configured API key, if there is one that is valid."""
     from sightline_client import ApiError, Sightline
 
     key = load_client_settings().api_key
     if not key:
         return None
     with Sightline(url, key) as sl, suppress(ApiError):
-        return sl.me().workspace_id
+        me = sl.me()
+        return me if me.kind == "api_key" else None
     return None
 
 
@@ -142,7 +149,10 @@ def signup(
     fund: Annotated[
         int | None, usdc_option("Also send this much test USDC from the faucet of --data-dir and approve it.")
     ] = None,
-    data_dir: Annotated[Path, typer.Option(help="Data directory of the server, for --fund.")] = Path("sightline-data"),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Data directory of the server, for --fund; default: as `sightline faucet` has it."),
+    ] = None,
     api: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -200,23 +210,42 @@ def _exports(url: str, minted: "MintedKey", workspace: "Workspace", created: "Lo
     return "\n".join(lines)
 
 
-def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path) -> str:
+def _fund(sl: "Sightline", wallet: "LocalWallet", amount: int, data_dir: Path | None) -> str:
     """Send test USDC from the faucet to the wallet, and approve it. Returns what was done."""
     from sightline_client import Chain
     from sightline_client.money import MicroUsdc
 
     faucet = f"faucet {wallet.address} {MicroUsdc(amount).usdc}"
-    command = [sys.executable, "-m", "sightline_client", *faucet.split(), "--data-dir", str(data_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  own command, no shell
+    command = [sys.executable, "-m", "sightline_client", *faucet.split(), "--json"]
+    if data_dir is not None:
+        command += ["--data-dir", str(data_dir)]
+    env = os.environ | {"SIGHTLINE_URL": sl.url}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)  # noqa: S603  own command
+    exist, approve = "The workspace and its key exist, but", f"`sightline approve {MicroUsdc(amount).usdc}`"
     if done.returncode != 0:
-        usdc = MicroUsdc(amount).usdc
         raise ValueError(
-            f"The workspace and its key exist, but the faucet failed: {done.stderr.strip()} To go on, run "
-            f"`sightline {faucet} --data-dir DIRECTORY`, then `sightline approve {usdc}` with the key and the wallet."
+            f"{exist} the faucet failed: {_messages_of(done.stderr)} To go on, run `sightline {faucet} --data-dir "
+            f"DIRECTORY`, then {approve} with the key and the wallet."
         )
-    config = sl.config()
+    paid, config = json.loads(done.stdout), sl.config()
+    if not has_transaction(config, paid["txHash"]):
+        server = "of another server" if paid["url"] is None else f"of another server, {paid['url']}"
+        raise ValueError(
+            f"{exist} {paid['dataDir']} is the data directory {server}: the wallet got {MicroUsdc(amount).usdc} test "
+            f"USDC on that one's chain, and nothing on that of {sl.url}. To go on, run `sightline {faucet} --data-dir "
+            f"DIRECTORY` with the data directory of {sl.url}, then {approve} with the key and the wallet."
+        )
     Chain(config.rpc_url).approve(wallet, token=config.usdc_address, spender=config.settlement_address, amount=amount)
     return f"The wallet got {MicroUsdc(amount).usdc} test USDC, and lets the service take as much for its sessions."
+
+
+def _messages_of(lines: str) -> str:
+    """Return what a command with --json said on stderr, as text."""
+    try:
+        said = [json.loads(line) for line in lines.splitlines()]
+        return " ".join(str(each.get("message", each.get("warning", ""))) for each in said)
+    except ValueError:  # a traceback
+        return lines.strip()
 
 
 @app.command(rich_help_panel=PANEL)
@@ -235,15 +264,18 @@ def _scopes_of(workspace: "Workspace") -> list[str]:
 
 @keys_app.command("list")
 def list_keys(slug: Slug = None, api: Url = None, as_json: AsJson = False) -> None:
-    """List the keys, without their plaintexts."""
+    """List the keys, without their plaintexts, and name that of SIGHTLINE_API_KEY: keys of a workspace begin alike."""
     with one_line_errors(as_json=as_json), client(api) as sl:
         found = sl.keys.list(_sign_in(sl, slug))
+        own = None if as_json else _identity_of_key(sl.url)
     if as_json:
         for key in found:
             print_value(key, as_json, "")
         return
     for line in _key_table(found):
         typer.echo(line)
+    if own is not None and any(key.key_id == own.key_id for key in found):
+        typer.echo(f"That of SIGHTLINE_API_KEY is {own.key_id}.", err=True)
 
 
 def _key_table(found: "Sequence[ApiKey]") -> Iterator[str]:
@@ -366,7 +398,8 @@ def statement(
             content = sl.workspaces.statement_pdf(workspace_id, month)
             with named_by("--pdf"):
                 pdf.write_bytes(content)
-    print_value(found, as_json, "\n".join(_statement_lines(found)))
+    written = [] if pdf is None else [f"{pdf}: the statement of {found.month} as PDF"]
+    print_value(found, as_json, "\n".join([*_statement_lines(found), *written]))
 
 
 def _above_0(fps: float) -> float:
@@ -419,6 +452,16 @@ def _say_end_and_wait(session: "Session") -> None:
         typer.echo("Waiting until the payment is confirmed.", err=True)
 
 
+def _say_refused(view: "View", error: "ApiError", *, as_json: bool) -> None:
+    """Say how a view has ended by a call that the server refused."""
+    from sightline_client.errors import is_suspension
+
+    if is_suspension(error) and view.is_requested:
+        print_warning("The workspace was suspended; the service has ended its sessions.", as_json)
+    elif view.is_entered and view.session.started_at is not None and not as_json:
+        typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
+
+
 def _verified_receipt(
     sl: "Sightline", view: "View", config: "ChainConfig", *, as_json: bool, says_end: bool
 ) -> "Receipt":
@@ -426,8 +469,7 @@ def _verified_receipt(
     try:
         if not as_json and says_end:
             _say_end_and_wait(view.session)
-        with refused_payment_explained(sl):
-            receipt = view.receipt()
+        receipt = view.receipt()
         receipt.verify(deployment=config.deployment, rpc=config.rpc_url)
     except KeyboardInterrupt:
         shows = f"`sightline receipt {view.session.id}` shows what is paid."
@@ -462,6 +504,7 @@ def watch(
     lat: Lat,
     lng: Lng,
     seconds: Annotated[int, typer.Option(min=1, max=SECONDS_MAX, help="Longest duration.")] = 60,
+    instructions: Instructions = None,
     max_charge: MaxCharge = None,
     fps: Fps = 1.0,
     count: Count = None,
@@ -496,11 +539,17 @@ def watch(
         if signed and config.frame_signing == FrameSigning.OFF:
             raise ValueError("This server does not sign frames. Leave out --signed.")
         wallet, quote = paying_wallet(config), sl.quote(lat, lng, seconds=seconds)
-        quote.require_within(max_charge, seconds)
-        if not config.is_escrow:
-            warn_of_funds(sl, quote.estimated_total_micro_usdc, as_json=as_json)
+        with fitting_command_named(this_command_with):
+            quote.require_within(max_charge, seconds)
         view = sl.view(
-            lat, lng, seconds=seconds, quote=quote, max_charge=max_charge, operator_wait_s=wait, payer=wallet
+            lat,
+            lng,
+            seconds=seconds,
+            quote=quote,
+            instructions=instructions,
+            max_charge=max_charge,
+            operator_wait_s=wait,
+            payer=wallet,
         )
         views.append(view)
         saved, is_stopped = 0, False
@@ -523,16 +572,15 @@ def watch(
             is_stopped = True
             if not as_json and saved:
                 typer.echo(f"Session {view.session.id} is {view.session.state}.", err=True)
-        except ApiError:
-            if view.is_entered and view.session.started_at is not None and not as_json:
-                typer.echo(f"Session {view.session.id} has ended: `sightline receipt {view.session.id}`.", err=True)
+        except ApiError as error:
+            _say_refused(view, error, as_json=as_json)
             raise
         is_for_nothing = is_stopped and saved == 0 and view.session.charged_micro_usdc == 0
         receipt = _verified_receipt(sl, view, config, as_json=as_json, says_end=not is_for_nothing)
     _print_watched(receipt, view.session, saved, config, as_json=as_json, is_for_nothing=is_for_nothing)
     if saved == 0:
         if not (is_stopped or as_json):
-            typer.echo("No frame came: the operator's device sent no video. Try again.", err=True)
+            typer.echo("No frame came: no video of the operator arrived. Try again.", err=True)
         raise typer.Exit(130 if is_stopped else 1)
 
 
@@ -555,7 +603,8 @@ def frames(
     with one_line_errors(as_json=as_json, session_id=session_id), client(api, needs_key=True) as sl:
         session = sl.sessions.get(session_id)
         if session.state != "LIVE":
-            raise ValueError(f"Session {session.id} is {session.state}. It has frames while it is LIVE.")
+            step = "" if session.state.is_over else f" {next_step_text(session)}"
+            raise ValueError(f"Session {session.id} is {session.state}. It has frames while it is LIVE.{step}")
         with named_by("--out"):
             out.mkdir(parents=True, exist_ok=True)
         with until_stopped() if count is None else nullcontext():

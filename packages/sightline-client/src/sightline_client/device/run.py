@@ -20,9 +20,16 @@ from sightline_client.device.gps import GpsReceiver, NoFixError
 from sightline_client.device.lines import lines_of
 from sightline_client.device.log import log_line
 from sightline_client.device.statements import keep_statements
-from sightline_client.errors import ApiError, InvalidResponseError, NotReachedError, SightlineError
+from sightline_client.errors import (
+    ApiError,
+    InvalidResponseError,
+    NotAuthorizedError,
+    NotOperatorError,
+    NotReachedError,
+    SightlineError,
+)
 from sightline_client.models import Session, Workspace
-from sightline_client.operator import Operator, Position, operator_client
+from sightline_client.operator import OTHER_DEVICE, Operator, Position, operator_client, require_operator
 
 SOURCE_VARIABLE: Final = "SIGHTLINE_SOURCE"
 WHIP_VARIABLE: Final = "SIGHTLINE_WHIP_URL"
@@ -30,6 +37,9 @@ WHIP_VARIABLE: Final = "SIGHTLINE_WHIP_URL"
 which anybody can take over the input, to other accounts."""
 PUBLISHES: Final = b"connected"
 """What a publisher prints when the server takes its video. All else that it prints is a problem."""
+LISTEN_EVERY_S: Final = 0.5
+LISTENS: Final = 12
+"""In this time, 6 s, another device of the workspace has sent a heartbeat, which is due every 2 s."""
 STOP_S: Final = 5.0
 """A publisher that was told to stop is killed after this time. It ends its session at the server before it exits."""
 
@@ -68,8 +78,7 @@ async def run_device(options: DeviceOptions) -> int:
         if (problem := await _problem(client)) is not None:
             sys.stderr.write(" ".join(problem.split()) + "\n")
             return 1
-        if options.is_online:
-            await _go_online(client)
+        is_shared = options.is_online and await _go_online(client)
 
         async def publish(session: Session) -> None:
             async with anyio.create_task_group() as tasks:
@@ -91,20 +100,12 @@ async def run_device(options: DeviceOptions) -> int:
             away_m = position().distance_m(session.requested_lat, session.requested_lng)
             return limit_m is not None and away_m > limit_m
 
-        def tell_availability(workspace: Workspace) -> None:
-            _log_availability(workspace)
-            _warn_outside(workspace, position())
-
-        def tell_area(workspace: Workspace) -> None:
-            _warn_outside(workspace, position())
-
         operator = Operator(
             client,
             position=position,
             publish=publish,
             decline=is_too_far,
-            on_availability=tell_availability,
-            on_area=tell_area,
+            returns_online=options.is_online,
             report=log_line,
         )
         async with anyio.create_task_group() as tasks:
@@ -120,8 +121,8 @@ async def run_device(options: DeviceOptions) -> int:
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 await anext(signals)
             tasks.cancel_scope.cancel()
-        if options.is_online:
-            await _go_offline(client)
+        if options.is_online and not (is_shared and await _is_kept_online(client)):
+            await operator.leave()
     return 0
 
 
@@ -175,7 +176,11 @@ async def _stop(process: Process) -> None:
 async def _problem(client: AsyncSightline) -> str | None:
     """Check the key once before the work begins. Returns why the device cannot work."""
     try:
-        me = await client.me()
+        require_operator(await client.me())
+    except NotOperatorError:
+        return "The key belongs to no operator. Set SIGHTLINE_API_KEY to a key of the operator's workspace."
+    except NotAuthorizedError as error:
+        return str(error)
     except ApiError as error:
         return (
             f"{client.url} refuses the API key: {(error.hint or error.message).rstrip('.')}. Check SIGHTLINE_API_KEY."
@@ -184,13 +189,15 @@ async def _problem(client: AsyncSightline) -> str | None:
         return f"Cannot reach {client.url}: {error.__cause__}. Check --api."
     except InvalidResponseError:
         return f"{client.url} does not answer like a Sightline server. Check --api."
-    if me.kind != "api_key" or "SUPPLIER" not in me.workspace.roles:
-        return "The key belongs to no operator. Set SIGHTLINE_API_KEY to a key of the operator's workspace."
     return None
 
 
-async def _go_online(client: AsyncSightline) -> None:
-    """Set the workspace ONLINE if it is OFFLINE. One that is BUSY has a session, and is ONLINE after it."""
+async def _go_online(client: AsyncSightline) -> bool:
+    """Set the workspace ONLINE if it is OFFLINE. One that is BUSY has a session, and is ONLINE after it.
+
+    Returns:
+        Whether another device sends heartbeats of the workspace, which is then logged.
+    """
     workspace = await client.workspaces.get(str((await client.me()).workspace_id))
     if workspace.coverage_lat is None:
         advice = (
@@ -201,45 +208,31 @@ async def _go_online(client: AsyncSightline) -> None:
         log_line("no_area", level="warning", workspace=workspace.slug, advice=advice)
     if workspace.availability_state == "OFFLINE":
         await client.workspaces.update(workspace.id, availability_state="ONLINE")
+        return False
+    if is_shared := await _hears_another(client, workspace):
+        log_line("other_device", level="warning", advice=OTHER_DEVICE)
+    return is_shared
 
 
-async def _go_offline(client: AsyncSightline) -> None:
-    """End what the workspace films, and set it OFFLINE, within STOP_S: nobody films for it any more."""
-    with anyio.move_on_after(STOP_S):
-        try:
-            await client.sessions.cancel_all_assignments()
-            for session in (await client.sessions.page(view="operator", state=["LIVE"])).items:
-                ended = await client.sessions.end(session.id)
-                log_line("session_over", session_id=ended.id, state=str(ended.state))
-            workspace_id = str((await client.me()).workspace_id)
-            workspace = await client.workspaces.update(workspace_id, availability_state="OFFLINE")
-            log_line("availability_changed", workspace=workspace.slug, availability=str(workspace.availability_state))
-        except SightlineError as error:
-            log_line("call_failed", level="warning", error=str(error), advice="The workspace was not set OFFLINE.")
+async def _hears_another(client: AsyncSightline, before: Workspace) -> bool:
+    """Return whether heartbeats of the workspace arrive while this device sends none."""
+    if before.last_seen_at is None:
+        return False
+    for _ in range(LISTENS):
+        await anyio.sleep(LISTEN_EVERY_S)
+        if (await client.workspaces.get(before.id)).last_seen_at != before.last_seen_at:
+            return True
+    return False
 
 
-def _warn_outside(workspace: Workspace, position: Position) -> None:
-    """Log that the device is outside of the area in which its workspace is offered sessions."""
-    lat, lng, radius_m = workspace.coverage_lat, workspace.coverage_lng, workspace.coverage_radius_meters
-    if workspace.availability_state == "OFFLINE" or lat is None or lng is None or radius_m is None:
-        return
-    away_m = position.distance_m(lat, lng) - radius_m
-    if away_m > position.accuracy_m:
-        advice = (
-            f"Its sessions are of the area at {lat}, {lng}, and only those at the device's position are paid. Move the "
-            "area here: `sightline area LAT LNG`."
-        )
-        log_line("outside_area", level="warning", workspace=workspace.slug, metres=round(away_m), advice=advice)
-
-
-def _log_availability(workspace: Workspace) -> None:
-    """Log that the workspace gets no sessions, with what to do, and that it does again."""
-    state = str(workspace.availability_state)
-    if state == "OFFLINE":
-        advice = (
-            "It gets no sessions. Set it ONLINE: start the device with --online, or go online on the page Film of the "
-            "console."
-        )
-        log_line("availability_changed", level="warning", workspace=workspace.slug, availability=state, advice=advice)
-    else:
-        log_line("availability_changed", workspace=workspace.slug, availability=state)
+async def _is_kept_online(client: AsyncSightline) -> bool:
+    """Return whether another device goes on for the workspace, so that it stays as it is, which is then logged."""
+    try:
+        workspace = await client.workspaces.get(str((await client.me()).workspace_id))
+        is_kept = await _hears_another(client, workspace)
+    except SightlineError:
+        return False
+    if is_kept:
+        availability, advice = str(workspace.availability_state), "Another device of the workspace goes on."
+        log_line("availability_kept", workspace=workspace.slug, availability=availability, advice=advice)
+    return is_kept

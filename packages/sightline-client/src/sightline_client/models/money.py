@@ -56,9 +56,11 @@ class Settlement(Model):
     tx_hash: str | None = None
     confirmed_at: Time | None = None
     mismatched: bool = False
+    """Whether the contract settled the session with parties or numbers that differ from its record."""
     refused_for: RefusedFor | None = None
     """Why the newest try was refused. It is repeated."""
-    """Whether the contract settled the session with parties or numbers that differ from its record."""
+    written_off: bool = False
+    """Whether the administrators of the service gave the payment up: nothing is owed any more."""
 
 
 class WalletLimits(Model):

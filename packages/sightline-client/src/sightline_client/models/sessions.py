@@ -62,6 +62,15 @@ class EndedBy(Model):
     id: str
 
 
+class Delivery(Model):
+    """Which pictures reached the consumer of a session, exact to some seconds."""
+
+    first_at: Time
+    last_at: Time
+    longest_gap_ms: int = 0
+    """Longest time between two pictures from the first to the last."""
+
+
 class OperatorMessage(Model):
     """A short text of the consumer to the operator of a session."""
 
@@ -119,7 +128,9 @@ class Session(Model):
     hold_tx_hash: str | None = None
     """The transaction by which the escrow contract took the hold."""
     messages: list[OperatorMessage] = Field(default_factory=list)
-    """While LIVE: the consumer's newest 10 messages to the operator, oldest first."""
+    """The consumer's newest 10 messages to the operator, oldest first, also after the end."""
+    delivery: Delivery | None = None
+    """None: no picture is known to have reached the consumer. An external media server does not name viewers."""
 
     @property
     def price_text(self) -> str:
@@ -206,6 +217,8 @@ class SharedView(Model):
     radius_meters: int
     started_at: Time | None = None
     ended_at: Time | None = None
+    max_duration_seconds: int
+    """Seconds from the start after which the view ends at the latest."""
     whep_url: str | None = Field(default=None, repr=False)
     shared_until: Time | None = None
     """When the link of the caller ends; None for the session's parties."""

@@ -136,6 +136,14 @@ class Workspace(Model):
     deleted_at: Time | None = None
 
 
+class OwnWorkspace(Workspace):
+    """The caller's workspace."""
+
+    passed_over_until: Time | None = None
+    """Of an operator that is not OFFLINE: until when others are dispatched before it and it cannot accept, because its
+    wallet did not start assigned sessions."""
+
+
 class WorkspaceWithRole(Workspace):
     """A workspace and the caller's role in it."""
 

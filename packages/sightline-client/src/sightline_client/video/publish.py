@@ -16,6 +16,7 @@ import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from fractions import Fraction
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -48,6 +49,10 @@ OPENS: Final = (
     "It is not a video that can be read, or a camera that is off or in use. Name a camera that sends H.264, by its URL "
     "(rtsp://...) or as /dev/video0, or a video file"
 )
+NOT_LIVE: Final = (
+    ". The URL to publish to lives as long as its session: start the session, or take the URL of one that runs "
+    "(`whipUrl` of POST /sessions/{id}/start)"
+)
 MIME_TYPES: Final = {"h264": "video/H264", "vp8": "video/VP8"}
 
 
@@ -65,8 +70,11 @@ class FileTrack(MediaStreamTrack):
         super().__init__()
         try:
             container = av.open(str(path))
+        except av.InvalidDataError as error:
+            wanted = "Name a video file (H.264 or VP8), the URL of a camera (rtsp://...) or /dev/video0"
+            raise UnusableFileError(f"cannot read {path}: it is no video. {wanted}") from error
         except (OSError, av.FFmpegError) as error:
-            raise UnusableFileError(f"cannot read {path}: {error}") from error
+            raise UnusableFileError(f"cannot read {path}: {error.strerror or error}") from error
         with container:
             if not container.streams.video:
                 raise UnusableFileError(f"{path} has no video")
@@ -254,7 +262,8 @@ def publish_source(source: str, whip_url: str, seconds: float | None = None) -> 
     try:
         asyncio.run(run())
     except (UnusableFileError, UnusableSourceError, OfferRefusedError) as error:
-        sys.stderr.write(f"publish: {error}\n")
+        is_unknown = isinstance(error, OfferRefusedError) and error.status == HTTPStatus.NOT_FOUND
+        sys.stderr.write(f"publish: {error}{NOT_LIVE if is_unknown else ''}\n")
         return 1
     return 0
 

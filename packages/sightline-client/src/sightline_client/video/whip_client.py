@@ -25,8 +25,16 @@ TERMINATED: Final = '{"error":"terminated"}'
 class OfferRefusedError(Exception):
     """The server refused the offer; the message says why."""
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None, is_terminated: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        is_terminated: bool = False,
+    ) -> None:
         super().__init__(message)
+        self.status = status
         self.retry_after_s = retry_after_s
         self.is_terminated = is_terminated
         """MediaMTX ended the publication while it began, as it now and then does. Another one is taken."""
@@ -105,6 +113,7 @@ class OfferClient:
             after = reply.headers.get("retry-after", "")
             raise OfferRefusedError(
                 f"the server answered {reply.status_code}: {_reason(reply)}",
+                status=reply.status_code,
                 retry_after_s=float(after) if after.isdigit() else None,
                 is_terminated=reply.status_code == 400 and reply.text == TERMINATED,
             )
