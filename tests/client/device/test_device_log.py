@@ -284,7 +284,7 @@ async def test_a_device_whose_server_is_away_warns_once_and_says_that_it_is_back
                 async def hang_up(device: trio.SocketStream) -> None:
                     attempts.append(device)
                     await device.aclose()
-                    if len(attempts) == 4:
+                    if len(attempts) >= 4:  # two connections may have come before the first was closed
                         refusing.cancel_scope.cancel()
 
                 await refusing.start(partial(trio.serve_tcp, hang_up, port, host="127.0.0.1"))
