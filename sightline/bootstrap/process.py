@@ -50,6 +50,9 @@ from sightline.video.worker_template import WorkerTemplate, open_template
 OPEN_FILES: Final = 65_536
 EXIT_FENCED: Final = 3
 """Exit code after another server has taken over. The server may be started again: it waits, or joins the others."""
+FIRST_START: Final = (
+    "A new service begins in this directory. If one has used it before, its volume is not mounted: stop, and mount it."
+)
 
 log = structlog.get_logger("sightline")
 
@@ -108,7 +111,10 @@ def prepare(settings: Settings) -> Iterator[Prepared]:
         check_parts(directory, kept_parts(settings))
         with check_setting(f"The secrets in {settings.secrets_path} (SIGHTLINE_DATA_DIR, SIGHTLINE_SECRETS_FILE)"):
             require_kept_secrets(settings)
+            is_first_start = not settings.secrets_path.exists()
             secrets = load_secrets(settings.secrets_path, SystemIds())
+        if is_first_start:
+            log.info("service_begins", data_dir=str(directory), advice=FIRST_START)
         if readers := others_may_read(settings.secrets_path):
             advice = f"chmod 600 {settings.secrets_path}"
             log.warning("secrets_readable_by_others", path=str(settings.secrets_path), mode=readers, advice=advice)

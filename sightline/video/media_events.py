@@ -5,6 +5,7 @@ from typing import Final, final
 
 import trio
 
+from sightline.domain.value import replace
 from sightline.ports.video import MediaEvent, MediaKind
 
 COALESCED: Final = frozenset({MediaKind.FRAMES, MediaKind.WATCHED})
@@ -28,7 +29,9 @@ class MediaEventQueue:
         if event.kind in COALESCED:
             for index, old in enumerate(self._waiting):
                 if old.session_id == event.session_id and old.kind is event.kind:
-                    self._waiting[index] = event
+                    # Who received video since the last event that was delivered; FRAMES has none.
+                    receiving = tuple(dict.fromkeys((*old.receiving, *event.receiving)))
+                    self._waiting[index] = replace(event, receiving=receiving)
                     return
         self._waiting.append(event)
         self._more.set()

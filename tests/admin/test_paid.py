@@ -50,7 +50,8 @@ def test_what_the_chain_took_counts_and_that_of_another_wallet_does_not() -> Non
 def test_a_refusal_names_the_state_and_the_next_step() -> None:
     for state in (SettlementState.COMPOSED, SettlementState.SENT, SettlementState.MINED):
         assert refusal_of(a_record(state)) == f"The payment is {state}, not confirmed yet: try again in some seconds"
-    assert refusal_of(None).startswith("The payment is PENDING")
+    assert "`sightline reconcile`" in refusal_of(None)
+    assert "`sightline settlements`" in refusal_of(a_record(SettlementState.MISMATCHED))
     for state in (SettlementState.FAILED, SettlementState.REVERTED):
         said = refusal_of(a_record(state))
         assert f"is {state} (amount exceeds balance): write it off instead, `sightline write-off s1 REASON`" in said

@@ -53,6 +53,33 @@ async def test_a_new_pepper_ends_every_api_key_when_it_is_accepted(server: Serve
     assert refused.value.status == 401
 
 
+async def test_a_restore_that_fails_after_it_filled_an_external_database_says_so(
+    server: Server, empty_database_dsn: str, tmp_path: Path
+) -> None:
+    await server.start()
+    assert await server.stop() == 0
+    backup = tmp_path / "b.tar.gz"
+    assert (await sightline(server, "backup", str(backup))).returncode == 0
+    lost = {"kind": "suspension", "at_ms": 1, "workspace_id": "no id", "subject": "", "state": "abuse", "actor": "a"}
+    (tmp_path / "withdrawals.jsonl").write_text(json.dumps(lost) + "\n")
+    other = Server(tmp_path / "other", env={"SIGHTLINE_DATABASE_URL": empty_database_dsn})
+    done = await sightline(other, "restore", str(backup), "--withdrawals", str(tmp_path / "withdrawals.jsonl"))
+    assert done.returncode == 1
+    assert b"Nothing was restored" not in done.stderr
+    assert b"The database of SIGHTLINE_DATABASE_URL is filled" in done.stderr
+    assert b"start no server on it" in done.stderr
+
+
+async def test_a_backup_with_damaged_secrets_is_refused_in_words(server: Server, tmp_path: Path) -> None:
+    await server.start()
+    assert await server.stop() == 0
+    path = server.directory / "data" / "secrets.json"
+    path.write_text(path.read_text()[:40])
+    done = await sightline(server, "backup", str(tmp_path / "b.tar.gz"))
+    assert (done.returncode, b"Traceback" in done.stderr) == (1, False)
+    assert f"No backup was written: {path} is damaged".encode() in done.stderr
+
+
 async def test_doctor_says_whether_the_secrets_are_those_of_the_database(
     server: Server, empty_database_dsn: str, tmp_path: Path
 ) -> None:

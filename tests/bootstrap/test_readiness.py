@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from sightline.bootstrap.process import EXIT_FENCED
+from sightline.chain.embedded.copy import hold_mining
 from sightline.system.server_address_file import read_server_addresses
 from tests.client.api import Api
 from tests.conftest import on_server
@@ -165,13 +166,19 @@ async def test_a_chain_file_that_is_damaged_while_the_server_runs_is_told_with_t
     await until_ready(server_on)
     data_dir = server_on.directory / "data"
     path = data_dir / "chain" / "chain.sqlite"
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:  # the chain drops the pages that it has read
-        other.execute("UPDATE meta SET value = value")
-        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    with path.open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(100)
-        file.write(b"\xff" * (size - 100))
+    is_damaged = False
+    while not is_damaged:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("UPDATE meta SET value = value")  # the chain drops the pages that it has read
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with hold_mining(path):  # a page in the log would be read in place of a damaged one
+            if path.with_name(f"{path.name}-wal").stat().st_size > 0:
+                continue
+            with path.open("r+b") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(100)
+                file.write(b"\xff" * (size - 100))
+            is_damaged = True
     damage = f"The file of the embedded chain is damaged, {path}: "
     way_back = "restore a whole backup into a new directory"
     check = (await until(lambda: readiness(server_on), lambda seen: seen[0] == 503, "not ready"))[1]["chain"]
@@ -187,4 +194,4 @@ async def test_a_chain_file_that_is_damaged_while_the_server_runs_is_told_with_t
         assert done.returncode == 1, done
         assert damage in said, done
         assert way_back in said, words
-    assert server_on.log().count('"chain_file_damaged"') == 1
+    assert server_on.log().count('"chain_file_damaged"') >= 1

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
 from sightline.bootstrap.database import require_same_secrets
 from sightline.bootstrap.failures.errors import StartError
@@ -11,6 +12,7 @@ from sightline.bootstrap.maintenance.stopped_server import on_stopped_server
 from sightline.config import Settings
 from sightline.domain.errors import OutcomeUnknownError, StoreUnavailableError
 from sightline.storage.database.bridge import Database
+from sightline.storage.database.pool import Connection
 from sightline.storage.postgres.operations.secrets_check import (
     are_same_secrets,
     replace_fingerprint,
@@ -52,6 +54,35 @@ async def test_secrets_are_replaced_only_while_no_server_runs_and_nobody_else_re
     assert await running_hosts(database) == [], "a lease from before the clock was set back"
     assert await replace_fingerprint(database, "second", "third")
     assert await stored_fingerprint(database) == "third"
+
+
+async def test_secrets_are_not_replaced_while_a_server_that_starts_commits_its_lease(
+    database: Database,
+) -> None:
+    locks = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'server_lease'::regclass AND {})"
+    waits, is_made = locks.format("NOT granted"), locks.format("mode = 'RowExclusiveLock' AND granted")
+    assert await are_same_secrets(database, "first")
+    replaced = list[bool]()
+
+    async def start(connection: Connection) -> None:
+        await connection.execute(
+            "INSERT INTO server_lease (incarnation, host, place, expires_at) "
+            "VALUES ('one', 'north', '/data', clock_timestamp() + interval '6 s')"
+        )
+        while not await connection.fetchval(waits):
+            pass
+
+    async def accept() -> None:
+        replaced.append(await replace_fingerprint(database, "first", "second"))
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as both:
+            both.start_soon(database.transact, start)
+            while not await database.read(lambda connection: connection.fetchval(is_made)):
+                pass
+            both.start_soon(accept)
+    assert replaced == [False]
+    assert await stored_fingerprint(database) == "first"
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,16 @@ def test_a_secrets_file_that_others_may_read_is_logged(tmp_path: Path) -> None:
         assert [each["mode"] for each in found] == ["0644"] * is_logged
 
 
+def test_a_start_says_that_a_new_service_begins_in_its_directory_and_only_then(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "data", port=0)
+    begun = []
+    for _ in range(2):
+        with structlog.testing.capture_logs() as logged, prepare(settings):
+            pass
+        begun.append([each["data_dir"] for each in logged if each["event"] == "service_begins"])
+    assert begun == [[str(settings.data_dir)], []]
+
+
 async def test_a_damaged_embedded_database_names_the_data_directory_and_the_log(server: Server) -> None:
     await server.start()
     assert await server.stop() == 0

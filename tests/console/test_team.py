@@ -1,6 +1,7 @@
 """Team: keys with spending limits, members, and webhooks that are turned off and on; limits that the chain holds."""
 
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from tests.console.review import Review
 
 TOKYO = (35.689500, 139.691710)
 OSAKA = (34.693740, 135.502180)
+KYOTO = (35.011640, 135.768030)
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -119,6 +121,28 @@ def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: 
         tab.click(".webhook button:has-text('Send a test event')")
         expect(tab.page.locator("[data-delivery=DELIVERED]")).to_have_count(2)
         review.done(tab)
+
+
+def test_team_shows_what_another_program_changed_and_why_a_webhook_does_not_arrive(
+    browser: Browser, server: ConsoleServer
+):
+    with a_tab(browser, server.url, place=KYOTO) as tab, socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        sign_up(tab, "Kyoto Watch", "CONSUMER")
+        tab.go("team")
+        tab.shows("#new-key")
+        me = tab.page.request.get(f"{tab.url}/api/v1/me").json()["data"]
+        key = {"label": "From elsewhere", "environment": "TEST", "scopes": ["sessions:read"]}
+        made = tab.page.request.post(f"{tab.url}/api/v1/workspaces/{me['workspaceId']}/api-keys", data=key)
+        assert made.ok
+        expect(tab.page.locator(".rows li:has-text('From elsewhere')")).to_have_count(1, timeout=2 * PATIENCE_MS)
+
+        tab.click("#new-webhook")
+        tab.page.fill("#webhook-url", f"http://127.0.0.1:{reserved.getsockname()[1]}/hook")
+        tab.click("#create-webhook")
+        tab.click(".webhook button:has-text('Deliveries')")
+        tab.click(".webhook button:has-text('Send a test event')")
+        tab.shows("[data-delivery]", "no connection")
 
 
 FORGET_CHOICE = """() => {

@@ -325,8 +325,11 @@ interface Reading {
   failure: Error | null;
   again: () => Promise<void>;
 }
-/** Read something now and whenever `when` changes. A failure stays until `again` succeeds. */
-export function useReading(read: () => Promise<void>, when: readonly unknown[]): Reading {
+/** How often a list is read again that somebody else may change while it is looked at. */
+export const OTHERS_CHANGE_MS = 15_000;
+
+/** Read something now, whenever `when` changes, and every `everyMs` while the page is visible. A failure stays until `again` succeeds. */
+export function useReading(read: () => Promise<void>, when: readonly unknown[], everyMs?: number): Reading {
   const failure = useSignal<Error | null>(null);
   const again = async (): Promise<void> => {
     try {
@@ -337,7 +340,12 @@ export function useReading(read: () => Promise<void>, when: readonly unknown[]):
       failure.value = error instanceof Error ? error : new Error(String(error));
     }
   };
-  useEffect(() => void again(), when);
+  useEffect(() => {
+    void again();
+    if (everyMs === undefined) return;
+    const timer = setInterval(() => document.hidden || void again(), everyMs);
+    return () => clearInterval(timer);
+  }, when);
   return { failure: failure.value, again };
 }
 

@@ -28,6 +28,9 @@ from sightline.ports.ledger import SettlementRecord, SettlementState
 
 UNFINISHED: Final = frozenset({SessionState.REQUESTED, SessionState.ASSIGNED, SessionState.LIVE})
 SWEPT_MAX: Final = 1_000
+ASKED_AT_ONCE: Final = 32
+CONDUCTS_S: Final = 3.0
+"""How long a list of workspaces waits for what the dispatcher knows of them."""
 ON_ITS_WAY: Final = frozenset(
     {SettlementState.COMPOSED, SettlementState.SIGNED, SettlementState.SENT, SettlementState.MINED}
 )
@@ -111,9 +114,20 @@ class Administration:
         newer = await self._broker.snapshots.workspaces(each.id for each in found)
         return [newer.get(each.id, each) for each in found]
 
-    async def passed_over_until(self, workspace: Workspace) -> int | None:
-        """Until when an operator is passed over for no-shows of its wallet; None as in `Reads.passed_over_until`."""
-        return await self._broker.reads.passed_over_until(workspace)
+    async def passed_over_until(self, found: Sequence[Workspace]) -> Mapping[str, int | None]:
+        """Until when operators are passed over for no-shows, by id; None as in `Reads.passed_over_until`."""
+        until_ms: dict[str, int | None] = dict.fromkeys(each.id for each in found)
+        limiter = trio.CapacityLimiter(ASKED_AT_ONCE)
+
+        async def ask(workspace: Workspace) -> None:
+            async with limiter:
+                until_ms[workspace.id] = await self._broker.reads.passed_over_until(workspace)
+
+        with trio.move_on_after(CONDUCTS_S):
+            async with trio.open_nursery() as asking:
+                for each in found:
+                    asking.start_soon(ask, each)
+        return until_ms
 
     async def slugs(self, statuses: Iterable[SessionStatus]) -> Mapping[str, str]:
         """Read the slugs of both sides of sessions, by the id of the workspace."""
@@ -251,9 +265,16 @@ def paid_micro(record: SettlementRecord | None, payer: str) -> int:
             )
         case SettlementRecord(state=SettlementState.STUCK):
             raise _not_refunded("The payment is STUCK, not confirmed: `sightline settlements` says why")
+        case SettlementRecord(state=SettlementState.MISMATCHED):
+            raise _not_refunded(
+                "The settlement is MISMATCHED, and what the chain took is not known: `sightline settlements` says more"
+            )
+        case None:
+            raise _not_refunded(
+                "No payment of the session is recorded. `sightline reconcile` lists those that are on the chain only"
+            )
         case _:
-            named = "PENDING" if record is None else record.state.value
-            raise _not_refunded(f"The payment is {named}, not confirmed yet: try again in some seconds")
+            raise _not_refunded(f"The payment is {record.state}, not confirmed yet: try again in some seconds")
 
 
 def _not_refunded(message: str) -> RefusedError:

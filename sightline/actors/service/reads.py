@@ -30,6 +30,8 @@ from sightline.domain.value import replace
 from sightline.ports.store import SessionKey, SessionQuery, SessionView
 
 LIST_READS_MAX: Final = 20
+CONDUCT_TIMEOUT_S: Final = 1.0
+"""How long a read of a workspace waits for the dispatcher, which may be moving to another server."""
 """Reads of the store for one page; where most of what is read has left the wanted states, the page comes out short."""
 
 
@@ -198,9 +200,7 @@ class Reads:
             return None
         dispatcher = self._registry.ref(DISPATCHER, DISPATCHER_ID)
         try:
-            conduct = await dispatcher.ask(
-                GetConduct(workspace.wallet_address), timeout_s=self._deps.limits.ask_timeout_s
-            )
+            conduct = await dispatcher.ask(GetConduct(workspace.wallet_address), timeout_s=CONDUCT_TIMEOUT_S)
         except SightlineError:
             return None
         return conduct.out_until_ms if conduct.out_until_ms > self._now() else None

@@ -124,6 +124,10 @@ def _checked_directory(settings: Settings, target: Path) -> Path:
             f"{settings.secrets_path.parent} has no {settings.secrets_path.name}. Set SIGHTLINE_DATA_DIR (--data-dir) "
             "to a server's directory, or SIGHTLINE_SECRETS_FILE."
         )
+    try:
+        stored_secrets(settings.secrets_path)
+    except ValueError as error:
+        raise BackupError(f"{settings.secrets_path} is damaged ({error}). Put the right file back.") from error
     require_own_account(directory)
     if settings.database_url is None:
         check_parts(directory, (CLUSTER,))  # an embedded database that is missing would be made, empty
@@ -161,8 +165,8 @@ async def _require_matching_secrets(tools: PostgresTools, copy: Path, path: Path
     """Refuse a file of secrets that are not those of the database: no server would start on such a backup."""
     if not await tools.query("SELECT to_regclass('secrets_fingerprint')"):
         return  # of a version before it was stored
-    secrets = stored_secrets(copy)
-    if secrets is not None and await tools.query("SELECT fingerprint FROM secrets_fingerprint") != secrets.fingerprint:
+    secrets, stored = stored_secrets(copy), await tools.query("SELECT fingerprint FROM secrets_fingerprint")
+    if secrets is not None and stored and stored != secrets.fingerprint:
         raise BackupError(
             f"The secrets in {path} are not those of the database, and no server would start on this backup. Put the "
             "right file back. If it was replaced on purpose, run `sightline secrets accept` first."

@@ -7,7 +7,8 @@ starts on a restore that was interrupted.
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,10 @@ HAS_TABLE: Final = "SELECT to_regclass('{}') IS NOT NULL"
 HAS_TABLES: Final = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
 
 
+class DatabaseFilledError(Exception):
+    """The external database was filled, and what must follow failed."""
+
+
 def run_restore(settings: Settings, source: Path, withdrawals: Sequence[Path] = ()) -> int:
     """Restore a backup into an empty data directory. Returns the exit code.
 
@@ -57,6 +62,13 @@ def run_restore(settings: Settings, source: Path, withdrawals: Sequence[Path] = 
     os.umask(0o077)
     try:
         manifest, applied = trio.run(restore_backup, settings, source, withdrawals)
+    except DatabaseFilledError as error:
+        sys.stderr.write(
+            f"The restore did not finish: {error}. The database of SIGHTLINE_DATABASE_URL is filled, and keys, members "
+            "and sign-ins that were ended after the backup may be valid in it: start no server on it. Make an empty "
+            f"database, remove {settings.data_dir}, and restore again.\n"
+        )
+        return 1
     except Exception as error:  # noqa: BLE001  every failure becomes one line and an exit code
         sys.stderr.write(f"Nothing was restored: {failure_line(error)}\n")
         return 1
@@ -98,6 +110,7 @@ async def restore_backup(
     Raises:
         BackupError: The directory or the external database is not empty, or the file does not fit the settings.
         DumpError, OSError: A part cannot be restored.
+        DatabaseFilledError: The external database was filled, and the restore did not finish.
     """
     directory = _empty_directory(settings.data_dir)
     missing = [str(path) for path in withdrawals if not path.is_file()]
@@ -125,7 +138,8 @@ async def restore_backup(
         entries = merged(*[await trio.to_thread.run_sync(read_withdrawals, path) for path in known])
         _keep_withdrawals(settings.withdrawals_path, entries)
         applied = await _restore_database(settings, draft, directory, entries)
-        _move_into_place(draft, directory)
+        with _after_the_database(settings):
+            _move_into_place(draft, directory)
     newer = sum(datetime.fromisoformat(manifest.created_at).timestamp() * 1_000 < entry.at_ms for entry in entries)
     if not newer:
         known_none = "No revocation, removal or suspension from after the backup is known."
@@ -187,7 +201,19 @@ async def _restore_database(
     if await tools.query(HAS_TABLES) != "0":
         raise BackupError("The database of SIGHTLINE_DATABASE_URL is not empty. Restore into a new database.")
     await tools.restore(draft / DATABASE)
-    return await _take_away(tools, withdrawals)
+    with _after_the_database(settings):
+        return await _take_away(tools, withdrawals)
+
+
+@contextmanager
+def _after_the_database(settings: Settings) -> Iterator[None]:
+    """Name what fails in the block as a failure after the external database was filled."""
+    try:
+        yield
+    except Exception as error:
+        if settings.database_url is None:
+            raise
+        raise DatabaseFilledError(failure_line(error)) from error
 
 
 async def _take_away(tools: PostgresTools, withdrawals: Sequence[Withdrawal]) -> list[str]:

@@ -192,13 +192,10 @@ class AdminResources:
         """By slug."""
         query: WorkspacesQuery = call.query
         found = await self._administration.workspaces(slug=query.slug, limit=query.limit)
-        suspension_of, passed_over_until = self._administration.suspensions.of, self._administration.passed_over_until
+        suspension_of = self._administration.suspensions.of
+        until_ms = await self._administration.passed_over_until(found)
         return Reply(
-            {
-                "items": [
-                    admin_workspace_json(each, suspension_of(each.id), await passed_over_until(each)) for each in found
-                ]
-            }
+            {"items": [admin_workspace_json(each, suspension_of(each.id), until_ms[each.id]) for each in found]}
         )
 
     @Route(

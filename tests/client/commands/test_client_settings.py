@@ -78,10 +78,12 @@ def test_a_default_address_where_nothing_runs_is_refused_at_once_and_named_as_th
         reserved.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
         monkeypatch.setattr(sightline_client, "DEFAULT_URL", url)
-        with pytest.raises(NotReachedError, match="This is the default, because SIGHTLINE_URL is not set") as refused:
-            client(None)
+        default = pytest.raises(NotReachedError, match="This is the default, because SIGHTLINE_URL is not set")
+        with default as refused, client(None):
+            pass
         assert str(refused.value).startswith(f"Cannot reach {url}: [Errno 111] Connection refused. This is the default")
-        client(url).close()  # a server that is named may start later
+        with client(url):  # a server that is named may start later
+            pass
         key = {"SIGHTLINE_API_KEY": "svc_test_abcdef_" + "0" * 43, "SIGHTLINE_URL": ""}
         done = CliRunner(env=key).invoke(application(), ["device", "--lat", "1", "--lng", "2"])
         assert (done.exit_code, done.stderr.count("This is the default, because SIGHTLINE_URL is not set")) == (1, 1)

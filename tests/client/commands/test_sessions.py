@@ -463,6 +463,29 @@ async def test_listen_tries_for_minutes_after_a_lost_connection_and_says_when_it
         nursery.cancel_scope.cancel()
 
 
+async def test_a_command_says_that_a_server_which_takes_connections_does_not_answer() -> None:
+    async with open_world() as world, trio.open_nursery() as nursery:
+        consumer, is_said = await world.party("CONSUMER"), trio.Event()
+        proxy = LosingProxy(world.base_url, Random("hang"), share_lost=0)
+
+        async def hang(stream: trio.SocketStream) -> None:
+            await is_said.wait()
+            await proxy.serve(stream)
+
+        listeners = await nursery.start(partial(trio.serve_tcp, hang, 0, host="127.0.0.1"))
+        url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        env = os.environ | {"SIGHTLINE_URL": url, "SIGHTLINE_API_KEY": consumer.plaintext}
+        line = [sys.executable, "-m", "sightline_client", "sessions", "--json"]
+        run = partial(trio.run_process, line, env=env, stdout=PIPE, stderr=PIPE, check=False)
+        process = await nursery.start(run)
+        with trio.fail_after(60):
+            said = await JsonLines(process.stderr).next()
+            is_said.set()
+            assert await process.wait() == 0
+        nursery.cancel_scope.cancel()
+    assert said == {"warning": f"{url} has not answered for 5 s. Waiting for at most 35 s."}
+
+
 async def test_a_request_waits_for_an_operator_as_long_as_it_is_told() -> None:
     async with open_world() as world:
         consumer, operator = await world.party("CONSUMER"), await world.party("SUPPLIER")

@@ -4,8 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -226,27 +225,43 @@ async def test_a_line_is_read_whole_however_it_arrives_and_one_without_an_end_is
     assert [line async for line in lines_of(stream)] == [b"one", b"two", b"three", b"", b"four", b"five"]
 
 
-@asynccontextmanager
-async def forwarded(world: World, port: int) -> AsyncIterator[int]:
-    """Forward connections to the server; closes them, and refuses others, when the block is left. Yields the port."""
-    url = urlsplit(world.base_url)
+class Forwarder:
+    """Forwards connections to the server of a world, or hangs up on them; it keeps its port all the time."""
 
-    async def copy(source: trio.SocketStream, target: trio.SocketStream, scope: trio.CancelScope) -> None:
+    def __init__(self, world: World) -> None:
+        self._url = urlsplit(world.base_url)
+        self._open: set[trio.CancelScope] = set()
+        self._is_away = False
+        self.hung_up = 0
+        self.often = trio.Event()
+        """Set when it has hung up on four connections."""
+
+    async def serve(self, client: trio.SocketStream) -> None:
+        if self._is_away:
+            self.hung_up += 1
+            if self.hung_up == 4:
+                self.often.set()
+            return
+        server = await trio.open_tcp_stream(str(self._url.hostname), self._url.port or 80)
+        async with server, trio.open_nursery() as both:
+            self._open.add(both.cancel_scope)
+            both.start_soon(self._copy, client, server, both.cancel_scope)
+            both.start_soon(self._copy, server, client, both.cancel_scope)
+        self._open.discard(both.cancel_scope)
+
+    async def _copy(self, source: trio.SocketStream, target: trio.SocketStream, scope: trio.CancelScope) -> None:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async for data in source:
                 await target.send_all(data)
         scope.cancel()
 
-    async def forward(client: trio.SocketStream) -> None:
-        server = await trio.open_tcp_stream(str(url.hostname), url.port or 80)
-        async with server, trio.open_nursery() as both:
-            both.start_soon(copy, client, server, both.cancel_scope)
-            both.start_soon(copy, server, client, both.cancel_scope)
+    def go_away(self) -> None:
+        self._is_away = True
+        for scope in self._open:
+            scope.cancel()
 
-    async with trio.open_nursery() as serving:
-        (listener,) = await serving.start(partial(trio.serve_tcp, forward, port, host="127.0.0.1"))
-        yield int(listener.socket.getsockname()[1])
-        serving.cancel_scope.cancel()
+    def come_back(self) -> None:
+        self._is_away = False
 
 
 async def run_a_device(url: str, key: str, report: Report) -> None:
@@ -270,27 +285,19 @@ async def test_a_device_whose_server_is_away_warns_once_and_says_that_it_is_back
                 heard[number].set()
 
     async with open_world() as world, trio.open_nursery() as working:
-        operator = await world.party("SUPPLIER")
+        operator, forwarder = await world.party("SUPPLIER"), Forwarder(world)
         with trio.fail_after(60):
-            async with forwarded(world, 0) as port:
-                url = f"http://127.0.0.1:{port}"
-                working.start_soon(run_a_device, url, operator.plaintext, report)
-                while not data_of(await operator.key.get(operator.path))["lastSeenAt"]:
-                    await trio.lowlevel.checkpoint()
+            listeners = await working.start(partial(trio.serve_tcp, forwarder.serve, 0, host="127.0.0.1"))
+            url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+            working.start_soon(run_a_device, url, operator.plaintext, report)
+            while not data_of(await operator.key.get(operator.path))["lastSeenAt"]:
+                await trio.lowlevel.checkpoint()
+            forwarder.go_away()
             await heard[0].wait()
-            async with trio.open_nursery() as refusing:
-                attempts = []
-
-                async def hang_up(device: trio.SocketStream) -> None:
-                    attempts.append(device)
-                    await device.aclose()
-                    if len(attempts) >= 4:  # two connections may have come before the first was closed
-                        refusing.cancel_scope.cancel()
-
-                await refusing.start(partial(trio.serve_tcp, hang_up, port, host="127.0.0.1"))
-            async with forwarded(world, port):
-                await heard[1].wait()
-                working.cancel_scope.cancel()
+            await forwarder.often.wait()
+            forwarder.come_back()
+            await heard[1].wait()
+            working.cancel_scope.cancel()
     lost = [fields for event, fields in log if event == "server_lost"]
     assert len(lost) == 1, log
     assert lost[0]["level"] == "warning"

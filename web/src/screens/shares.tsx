@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, need, once, type Model } from "../api";
 import { dateTime, used } from "../format";
-import { Button, Card, Confirm, Field, Loopback, Secret, Unread, useReading } from "../parts";
+import { Button, Card, Confirm, Field, Loopback, OTHERS_CHANGE_MS, Secret, Unread, useReading } from "../parts";
 import { notify, now } from "../store";
 import { t } from "../strings";
 
@@ -23,7 +23,7 @@ export function Shares({ id, endedAt, name }: { id: string; endedAt: string | nu
   const load = async (): Promise<void> => {
     shares.value = (await need(api.GET("/api/v1/sessions/{id}/shares", { params: { path } }))).items;
   };
-  const reading = useReading(load, [id]);
+  const reading = useReading(load, [id], OTHERS_CHANGE_MS);
   useEffect(() => {
     const timer = setInterval(() => document.hidden || void load().catch(() => undefined), READ_EVERY_MS);
     return () => clearInterval(timer);

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { ApiError, api, need, once, type Model } from "../api";
 import { dateTime, listed, short, usdc, used } from "../format";
-import { Button, Card, Confirm, Copy, Countdown, Empty, Field, Loopback, Page, Secret, Unread, useReading } from "../parts";
+import { Button, Card, Confirm, Copy, Countdown, Empty, Field, Loopback, OTHERS_CHANGE_MS, Page, Secret, Unread, useReading } from "../parts";
 import { me, notify, now, workspace } from "../store";
 import { t } from "../strings";
 import { Choice, Invitations, Payee, ROLES, Status } from "./invitations";
@@ -37,7 +37,7 @@ function Keys({ mayChange }: { mayChange: boolean }) {
   const load = async (): Promise<void> => {
     keys.value = (await need(api.GET("/api/v1/workspaces/{id}/api-keys", { params: { path } }))).items;
   };
-  const reading = useReading(load, [id]);
+  const reading = useReading(load, [id], OTHERS_CHANGE_MS);
   const maySpend = scopes.value.includes("sessions:create");
   const mint = async (): Promise<void> => {
     const bounds = limitsOf(limits);
@@ -152,7 +152,7 @@ function Members() {
   const load = async (): Promise<void> => {
     members.value = (await need(api.GET("/api/v1/workspaces/{id}/members", { params: { path } }))).items;
   };
-  const reading = useReading(load, [id]);
+  const reading = useReading(load, [id], OTHERS_CHANGE_MS);
   const isAddress = /^0x[0-9a-fA-F]{40}$/.test(address.value.trim());
   const add = async (): Promise<void> => {
     const body = { walletAddress: address.value.trim(), role: role.value };

@@ -82,13 +82,14 @@ export default function Watch() {
   useEffect(() => {
     if (!isLive.value) return;
     let isAsking = false;
+    let late = 0;
     const read = async (): Promise<void> => {
       if (document.hidden || isAsking) return;
       isAsking = true;
-      const late = setTimeout(() => (isSilent.value = true), ANSWERS_WITHIN_MS);
-      // A connection that was cut without a word would keep this from asking the server that took over.
-      const signal = AbortSignal.timeout(2 * ANSWERS_WITHIN_MS);
+      late = window.setTimeout(() => (isSilent.value = true), ANSWERS_WITHIN_MS);
       try {
+        // A connection that was cut without a word would keep this from asking the server that took over.
+        const signal = AbortSignal.timeout(2 * ANSWERS_WITHIN_MS);
         learn(await need(api.GET("/api/v1/sessions/{id}/meter", { params: { path: { id } }, signal })));
         isSilent.value = false;
       } catch (error) {
@@ -99,7 +100,11 @@ export default function Watch() {
       }
     };
     const timer = setInterval(() => void read(), METER_EVERY_MS);
-    return () => clearInterval(timer);
+    return () => {
+      clearInterval(timer);
+      clearTimeout(late);
+      isSilent.value = false;
+    };
   }, [isLive.value, id]);
 
   if (isMissing.value)

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api, ApiError, need, once, type Model } from "../api";
 import { dateTime } from "../format";
-import { Button, Card, Confirm, Countdown, Empty, Field, Secret, Unread, useReading } from "../parts";
+import { Button, Card, Confirm, Countdown, Empty, Field, OTHERS_CHANGE_MS, Secret, Unread, useReading } from "../parts";
 import { now, notify, report } from "../store";
 import { t, type Word } from "../strings";
 
@@ -14,6 +14,18 @@ const EVENT_TYPES: readonly EventType[] = [
   "session.cancelled", "session.expired", "settlement.confirmed", "wallet.deposit", "workspace.availability",
 ];
 const DELIVERIES_SHOWN = 20;
+/** By `lastError` of a delivery; a newer server may have others. */
+const SEND_ERRORS: Readonly<Record<string, Word>> = {
+  bad_status: "sendBadStatus",
+  redirect_refused: "sendRedirects",
+  timeout: "sendTimeout",
+  name_not_resolved: "sendNoName",
+  address_refused: "sendNotPublic",
+  connect_failed: "sendNoConnection",
+  tls_failed: "sendNoTls",
+  connection_lost: "sendLost",
+  internal_error: "sendOwnError",
+};
 const OFF_WORDS: Record<NonNullable<Endpoint["disabledReason"]>, Word> = { OWNER: "webhookOffOwner", GONE: "webhookOffGone", FAILING: "webhookOffFailing" };
 
 export function Webhooks() {
@@ -23,7 +35,7 @@ export function Webhooks() {
   const load = async (): Promise<void> => {
     items.value = (await need(api.GET("/api/v1/webhooks"))).items;
   };
-  const reading = useReading(load, []);
+  const reading = useReading(load, [], OTHERS_CHANGE_MS);
   const open = (): void => {
     isOpen.value = true;
     secret.value = null;
@@ -126,6 +138,11 @@ function Row({ endpoint, load, made }: { endpoint: Endpoint; load: () => Promise
   );
 }
 
+function sendError(code: string): string {
+  const word = SEND_ERRORS[code];
+  return word === undefined ? code : t(word);
+}
+
 function Deliveries({ id }: { id: string }) {
   const items = useSignal<readonly Model["WebhookDelivery"][] | null>(null);
   const load = async (): Promise<void> => {
@@ -162,7 +179,7 @@ function Deliveries({ id }: { id: string }) {
                 <small>
                   {dateTime(each.eventAt)}, {t("opsTries", { count: each.attempts })}
                   {each.lastStatus !== null && `, HTTP ${each.lastStatus}`}
-                  {each.lastError !== null && `, ${each.lastError}`}
+                  {each.lastError !== null && `, ${sendError(each.lastError)}`}
                 </small>
               </div>
               <span class={each.state === "FAILED" ? "bad" : "dim"}>{t(each.state === "DELIVERED" ? "delivered" : each.state === "FAILED" ? "deliveryFailed" : "deliveryPending")}</span>

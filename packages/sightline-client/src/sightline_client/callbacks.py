@@ -1,7 +1,10 @@
 """Calls the functions that a program gives to `Operator`: a plain or an async one, which may fail."""
 
+import os
+import re
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
+from pathlib import PurePath
 from subprocess import CalledProcessError
 from typing import Final, TypeVar, final
 
@@ -9,6 +12,9 @@ from sightline_client.models import Session
 
 FAILING_MAX: Final = 1_000
 """Failures that are remembered, so that each is reported once."""
+
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s@]+@")
+"""User and password in a URL, such as a camera's."""
 
 T = TypeVar("T")
 
@@ -55,10 +61,21 @@ class Callbacks:
 
 
 def failure_of(error: Exception, session: Session | None) -> dict[str, object]:
-    """Fields of a log event: what was raised, without the WHIP URL, with which anybody can take over the input."""
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, CalledProcessError) and isinstance(error.stderr, bytes) and error.stderr.strip():
-        text += " " + error.stderr.decode(errors="replace").strip().splitlines()[-1]
+    """Fields of a log event: what was raised, without passwords in URLs, the command line of a program, which may have
+    others, and the WHIP URL, with which anybody can take over the input."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    text = f"{type(error).__name__}: {_said(error)}"
     if session is None:
-        return {"error": text}
-    return {"session_id": session.id, "error": text.replace(session.whip_url or "\0", "<whip_url>")}
+        return {"error": _CREDENTIALS.sub("***@", text)}
+    text = text.replace(session.whip_url or "\0", "<whip_url>")
+    return {"session_id": session.id, "error": _CREDENTIALS.sub("***@", text)}
+
+
+def _said(error: Exception) -> str:
+    if not isinstance(error, CalledProcessError):
+        return str(error)
+    words = [error.cmd] if isinstance(error.cmd, str | bytes) else [*error.cmd]
+    program = PurePath(os.fsdecode(words[0]).split(maxsplit=1)[0]).name if words and words[0] else "the program"
+    said = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else str(error.stderr or "")
+    return " ".join([f"{program} ended with exit code {error.returncode}.", *said.strip().splitlines()[-1:]])

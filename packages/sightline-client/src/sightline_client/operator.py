@@ -223,6 +223,8 @@ class Operator:
         self._is_wanted: anyio.Event
         self._key_accepted: anyio.Event
         """Set unless the server refused the key in the last call that told."""
+        self._refused_at_s = -math.inf
+        """When the server refused the key or the workspace last: only calls that began later tell of an end of it."""
         self._call_failure = ""
         self._refusal: tuple[str | None, ...] = ()
         """The refusal of a heartbeat that is reported; empty since one was accepted."""
@@ -290,6 +292,8 @@ class Operator:
                     failure = error
                     await anyio.sleep(LEAVE_AGAIN_S)
                 except SightlineError as error:
+                    if is_suspension(error):
+                        return  # the service has ended its sessions and set it OFFLINE
                     failure = error
                     break
                 else:
@@ -398,14 +402,15 @@ class Operator:
         """Report that the server refuses the key, once until it accepts it; returns whether the error says so."""
         if not isinstance(error, NotAuthenticatedError):
             return False
+        self._refused_at_s = anyio.current_time()
         if self._key_accepted.is_set():
             self._key_accepted = anyio.Event()
             self._report("key_refused", level="warning", error=error.hint or error.message, advice=KEY_REFUSED)
         return True
 
-    def _note_key_accepted(self) -> None:
+    def _note_key_accepted(self, asked_at_s: float) -> None:
         """Report that the server accepts the key again. An open WebSocket does not tell: it outlives its key."""
-        if not self._key_accepted.is_set():
+        if not self._key_accepted.is_set() and asked_at_s > self._refused_at_s:
             self._key_accepted.set()
             self._report("key_accepted")
 
@@ -417,6 +422,7 @@ class Operator:
         """Report that the workspace is suspended, once until that is lifted; returns whether the error says so."""
         if not is_suspension(error):
             return False
+        self._refused_at_s = anyio.current_time()
         if not self._is_suspended:
             self._is_suspended = True
             after = "the workspace is set ONLINE again" if self._returns_online else "set the workspace ONLINE again"
@@ -526,10 +532,11 @@ class Operator:
 
     async def _serve_assignments(self) -> None:
         while True:
+            asked_at_s = anyio.current_time()
             try:
                 page = await self._client.sessions.page(view="operator", state=["ASSIGNED", "LIVE"], limit=1)
                 self._note_answer()
-                self._note_key_accepted()
+                self._note_key_accepted(asked_at_s)
                 for session in page.items:
                     await self._film(session)
                 if not page.items and self._accept is not None:
@@ -608,14 +615,23 @@ class Operator:
         paused: str | None = None
         while True:
             await self._sleep(LOOK_EVERY_S)
+            asked_at_s = anyio.current_time()
             try:
                 session = await self._client.sessions.get(session_id)
                 self._note_answer()
-                self._note_key_accepted()
+                self._note_key_accepted(asked_at_s)
                 await self._hear(session)
             except ApiError as error:
                 if self._note_suspension(error):
+                    self._filmed = None
                     return  # a suspension ends the session
+                if isinstance(error, NotFoundError | NotAuthorizedError):
+                    self._filmed = None
+                    advice = "The server does not know the session, or not as one of this workspace."
+                    self._report(
+                        "session_lost", level="warning", session_id=session_id, error=str(error), advice=advice
+                    )
+                    return
                 self._note_key_refused(error)
             except SightlineError:
                 continue
@@ -664,10 +680,11 @@ class Operator:
         told_area: _Area | None = None
         told_until: datetime | None = None
         while True:
+            asked_at_s = anyio.current_time()
             try:
                 workspace = await self._client.workspaces.get(self._workspace_id)
-                self._note_key_accepted()
-                if self._is_suspended:
+                self._note_key_accepted(asked_at_s)
+                if self._is_suspended and asked_at_s > self._refused_at_s:
                     workspace = await self._end_suspension(workspace, told)
                 self._workspace = workspace
                 self._tell_outside()

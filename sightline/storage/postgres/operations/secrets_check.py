@@ -74,6 +74,7 @@ async def replace_fingerprint(database: Database, replaced: str, fingerprint: st
     """
 
     async def replace(connection: Connection) -> bool:
+        await connection.execute("LOCK TABLE server_lease IN SHARE MODE")  # a server that starts now waits for this
         if await _running_hosts(connection):
             return False
         return bool(await connection.fetchval(_REPLACE, replaced, fingerprint))

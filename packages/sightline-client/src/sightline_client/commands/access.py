@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from threading import Timer
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import typer
@@ -18,6 +19,8 @@ from sightline_client.commands.client_settings import ClientSettings, load_clien
 from sightline_client.wording import naming_settings
 
 if TYPE_CHECKING:
+    import httpx2
+
     from sightline_client import Sightline
     from sightline_client.models import ChainConfig, Session
     from sightline_client.wallet import LocalWallet
@@ -57,6 +60,7 @@ _WORDS: Final = (
 )  # fmt: skip
 """What errors of the client say for a Python program, and what that is for a command."""
 PROBE_S: Final = 1.0
+SILENT_AFTER_S: Final = 5.0
 KEY_SCOPES: Final = (
     "sessions:read",
     "sessions:create",
@@ -279,8 +283,11 @@ def configured_wallet() -> "LocalWallet | None":
     return LocalWallet.from_key(key) if key else None
 
 
-def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
+@contextmanager
+def client(url: str | None, *, needs_key: bool = False) -> "Iterator[Sightline]":
     """Open a client with the server and the key of option, environment or settings file.
+
+    While an answer takes longer than SILENT_AFTER_S, it warns.
 
     Raises:
         ValueError: `needs_key`, and there is no API key.
@@ -294,7 +301,31 @@ def client(url: str | None, *, needs_key: bool = False) -> "Sightline":
             f"SIGHTLINE_API_KEY is not set. Set it, or write api_key under [client] in {settings_path()}. "
             "`sightline signup` creates a key, `sightline login` one for an existing wallet."
         )
-    return Sightline(server_address(url, settings), settings.api_key)
+    address = server_address(url, settings)
+    with _http_client(address) as http, Sightline(address, settings.api_key, http=http) as sl:
+        yield sl
+
+
+def _http_client(address: str) -> "httpx2.Client":
+    """Create an HTTP client that warns while an answer is awaited: a server that hangs refuses no connection."""
+    import httpx2
+
+    from sightline_client._sync.client import TIMEOUT_S
+
+    log = logging.getLogger(__name__)
+    text = f"{address} has not answered for {SILENT_AFTER_S:g} s. Waiting for at most {TIMEOUT_S:g} s."
+
+    class Client(httpx2.Client):
+        def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            slow = Timer(SILENT_AFTER_S, log.warning, [text])
+            slow.daemon = True  # a program that is interrupted does not wait for it
+            slow.start()
+            try:
+                return super().send(request, **options)
+            finally:
+                slow.cancel()
+
+    return Client(timeout=TIMEOUT_S)
 
 
 def server_address(url: str | None, settings: ClientSettings) -> str:

@@ -40,6 +40,8 @@ PUBLISHES: Final = b"connected"
 LISTEN_EVERY_S: Final = 0.5
 LISTENS: Final = 12
 """In this time, 6 s, another device of the workspace has sent a heartbeat, which is due every 2 s."""
+LISTEN_ANSWER_S: Final = 1.0
+"""A server that takes longer to answer is not listened to: the time to stop is needed to set the workspace OFFLINE."""
 STOP_S: Final = 5.0
 """A publisher that was told to stop is killed after this time. It ends its session at the server before it exits."""
 
@@ -78,7 +80,8 @@ async def run_device(options: DeviceOptions) -> int:
         if (problem := await _problem(client)) is not None:
             sys.stderr.write(" ".join(problem.split()) + "\n")
             return 1
-        is_shared = options.is_online and await _go_online(client)
+        is_alone = not options.is_online or await _go_online(client)
+        is_shared = False
 
         async def publish(session: Session) -> None:
             async with anyio.create_task_group() as tasks:
@@ -108,6 +111,13 @@ async def run_device(options: DeviceOptions) -> int:
             returns_online=options.is_online,
             report=log_line,
         )
+
+        async def work() -> None:
+            nonlocal is_shared
+            if not is_alone and (is_shared := await _hears_another(client) is not None):
+                log_line("other_device", level="warning", advice=OTHER_DEVICE)
+            await operator.run()
+
         async with anyio.create_task_group() as tasks:
             if receiver is not None:
                 tasks.start_soon(receiver.follow)
@@ -117,11 +127,15 @@ async def run_device(options: DeviceOptions) -> int:
                     log_line("position_missing", level="error", error=str(error), advice="Check --gps.")
                     tasks.cancel_scope.cancel()
                     return 1
-            tasks.start_soon(operator.run)
+            tasks.start_soon(work)
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 await anext(signals)
             tasks.cancel_scope.cancel()
-        if options.is_online and not (is_shared and await _is_kept_online(client)):
+        kept = await _hears_another(client) if is_shared else None
+        if kept is not None:
+            availability, advice = str(kept.availability_state), "Another device of the workspace goes on."
+            log_line("availability_kept", workspace=kept.slug, availability=availability, advice=advice)
+        elif options.is_online:
             await operator.leave()
     return 0
 
@@ -196,7 +210,8 @@ async def _go_online(client: AsyncSightline) -> bool:
     """Set the workspace ONLINE if it is OFFLINE. One that is BUSY has a session, and is ONLINE after it.
 
     Returns:
-        Whether another device sends heartbeats of the workspace, which is then logged.
+        Whether this device sends heartbeats at once. If not, it listens first for another device of the workspace,
+        which cannot be heard afterwards. A BUSY workspace may have a LIVE session, which needs them.
     """
     workspace = await client.workspaces.get(str((await client.me()).workspace_id))
     if workspace.coverage_lat is None:
@@ -208,31 +223,22 @@ async def _go_online(client: AsyncSightline) -> bool:
         log_line("no_area", level="warning", workspace=workspace.slug, advice=advice)
     if workspace.availability_state == "OFFLINE":
         await client.workspaces.update(workspace.id, availability_state="ONLINE")
-        return False
-    if is_shared := await _hears_another(client, workspace):
-        log_line("other_device", level="warning", advice=OTHER_DEVICE)
-    return is_shared
+        return True
+    return workspace.availability_state == "BUSY" or workspace.last_seen_at is None
 
 
-async def _hears_another(client: AsyncSightline, before: Workspace) -> bool:
-    """Return whether heartbeats of the workspace arrive while this device sends none."""
-    if before.last_seen_at is None:
-        return False
-    for _ in range(LISTENS):
+async def _hears_another(client: AsyncSightline) -> Workspace | None:
+    """Return the workspace if heartbeats arrive for it while this device sends none; None also if that is not known."""
+    workspace_id, before = "", None
+    for _ in range(1 + LISTENS):
+        try:
+            with anyio.fail_after(LISTEN_ANSWER_S):
+                workspace_id = workspace_id or str((await client.me()).workspace_id)
+                workspace = await client.workspaces.get(workspace_id)
+        except (SightlineError, TimeoutError):
+            return None
+        before = before or workspace
+        if workspace.last_seen_at != before.last_seen_at:
+            return workspace
         await anyio.sleep(LISTEN_EVERY_S)
-        if (await client.workspaces.get(before.id)).last_seen_at != before.last_seen_at:
-            return True
-    return False
-
-
-async def _is_kept_online(client: AsyncSightline) -> bool:
-    """Return whether another device goes on for the workspace, so that it stays as it is, which is then logged."""
-    try:
-        workspace = await client.workspaces.get(str((await client.me()).workspace_id))
-        is_kept = await _hears_another(client, workspace)
-    except SightlineError:
-        return False
-    if is_kept:
-        availability, advice = str(workspace.availability_state), "Another device of the workspace goes on."
-        log_line("availability_kept", workspace=workspace.slug, availability=availability, advice=advice)
-    return is_kept
+    return None

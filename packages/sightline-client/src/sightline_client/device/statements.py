@@ -38,8 +38,11 @@ async def _save(client: AsyncSightline, session_id: str, directory: Path) -> boo
         log_line("statement_not_read", session_id=session_id, reason=str(error))
         return True
     path = anyio.Path(directory / f"{session_id}.json")
-    await path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
-    await partial.write_text(statement.model_dump_json(by_alias=True))
-    await anyio.to_thread.run_sync(os.replace, partial, path)
+    try:
+        await path.parent.mkdir(parents=True, exist_ok=True)
+        await partial.write_text(statement.model_dump_json(by_alias=True))
+        await anyio.to_thread.run_sync(os.replace, partial, path)
+    except OSError as error:  # a full disk must not end the video
+        log_line("statement_not_saved", level="warning", session_id=session_id, reason=str(error))
     return True
