@@ -23,6 +23,8 @@ READS_S: Final = 5.0
 OUTAGE_S: Final = 8.0
 ENDS_S: Final = 120.0
 """Hosts are asked every 10 s, and a statement that waits for a lost standby ends after 10 s."""
+LONGER: Final = {"SIGHTLINE_PAUSE_MAX_SECONDS": "600", "SIGHTLINE_PAUSED_TOTAL_MAX_SECONDS": "1800"}
+"""No device proves the session of these tests, and a busy machine takes longer than the usual minute."""
 STARTS_S: Final = 400
 """Time limit of a test that starts a server several times, also on a busy machine."""
 
@@ -46,7 +48,7 @@ def site(data_directory: Path) -> Iterator[Site]:
     chain.start()
     hosts = ",".join(str(each.layout.socket_directory) for each in (standby, primary))
     url = f"postgresql://postgres@/postgres?host={hosts}&target_session_attrs=read-write"
-    site = Site(Server(data_directory, env=chain.env | {"SIGHTLINE_DATABASE_URL": url}), primary, standby)
+    site = Site(Server(data_directory, env=chain.env | LONGER | {"SIGHTLINE_DATABASE_URL": url}), primary, standby)
     try:
         yield site
     finally:

@@ -30,7 +30,7 @@ async def start_line(directory: Path, *args: str, env: dict[str, str] | None = N
     """Start a server that must not start; return its stderr, which must be one line without a traceback."""
     line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--data-dir", str(directory / "data"), *args]
     settings = {"SIGHTLINE_VIDEO_WORKERS": "1"} | (env or {})
-    with trio.fail_after(60):
+    with trio.fail_after(120):
         done = await trio.run_process(
             line, capture_stdout=True, capture_stderr=True, check=False, env=os.environ | settings
         )
@@ -143,7 +143,7 @@ async def test_a_database_that_is_not_reached_is_reported_once_and_not_at_each_a
     unreachable = "postgresql://nobody@127.0.0.1:9/none"
     line = [sys.executable, "-m", "sightline.cli", "serve", "--port", "0", "--data-dir", str(data_directory / "data")]
     settings = {"SIGHTLINE_DATABASE_URL": unreachable, "SIGHTLINE_STARTUP_TIMEOUT_SECONDS": "4"}
-    with trio.fail_after(60):
+    with trio.fail_after(120):
         done = await trio.run_process(line, capture_stderr=True, check=False, env=os.environ | settings)
     (said,) = [line for line in done.stderr.decode().splitlines() if "database_not_reached" in line]
     assert "waits for the database of SIGHTLINE_DATABASE_URL, 4 s at most" in said
@@ -305,7 +305,7 @@ async def test_two_servers_with_port_0_start_side_by_side(data_directory: Path) 
     try:
         for server in servers:
             assert server.stdout is not None
-            with trio.fail_after(60):
+            with trio.fail_after(120):
                 said = await trio.to_thread.run_sync(server.stdout.readline, abandon_on_cancel=True)
             assert said.startswith(b"ready http://127.0.0.1:")
     finally:

@@ -28,7 +28,7 @@ async def test_a_database_that_goes_away_during_a_step_of_the_start_is_waited_fo
         spawned.env["SIGHTLINE_DATABASE_URL"] = wire.dsn
         spawned.spawn()
         upstream = wire.upstream
-        with trio.fail_after(60):
+        with trio.fail_after(120):
             while not wire.struck:
                 await trio.lowlevel.checkpoint()
         wire.upstream = "/no/such/socket"

@@ -193,7 +193,7 @@ def test_a_statement_of_this_month_has_the_sessions_that_were_settled_and_no_inv
             break
     assert charges[watched.id] == str(watched.charged_micro_usdc)
     assert (found["isClosed"], found["consumer"]["invoice"]) == (False, None)
-    said = sightline(dev, "statement", "--pdf", str(tmp_path / "statement.pdf"))
+    said = sightline(dev, "statement", month, "--pdf", str(tmp_path / "statement.pdf"))
     assert (tmp_path / "statement.pdf").read_bytes().startswith(b"%PDF-")
     assert f"{month}, open, in USDC of a TEST network" in said
     assert said.splitlines()[-1] == f"{tmp_path / 'statement.pdf'}: the statement of {month} as PDF"
@@ -247,7 +247,8 @@ def test_watch_ends_its_session_when_it_is_terminated(dev: dict[str, Any], tmp_p
     )  # fmt: skip
     with watch:
         assert watch.stderr is not None
-        named, saved = json.loads(watch.stderr.readline()), json.loads(watch.stderr.readline())
+        said = (json.loads(line) for line in watch.stderr)
+        named, saved = next(said), next(each for each in said if "warning" not in each)
         assert saved.keys() == {"sessionId", "frame", "ageMs", "meterState"}
         assert named["sessionId"] == saved["sessionId"]
         watch.terminate()

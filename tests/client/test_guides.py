@@ -76,7 +76,9 @@ def test_the_loops_of_the_clients_readme_see_as_many_frames_as_they_say(
     env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
     command = [sys.executable, "-W", "always::ResourceWarning", "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=90, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), "breaking out of the loop leaves nothing to the collector"
+    # On a busy machine the first picture may take longer than 5 s, which the client says.
+    said = [line for line in done.stderr.splitlines() if not line.startswith("No picture has come for ")]
+    assert (done.returncode, said) == (0, []), "breaking out of the loop leaves nothing to the collector"
     assert [line.split()[0] for line in done.stdout.splitlines()] == [str(n + 1) for n in range(int(frames))]
 
 

@@ -28,7 +28,12 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
     server = ConsoleServer(
-        tmp_path_factory.mktemp("console"), SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK="true", SIGHTLINE_VIDEO_CLIP_SECONDS="10"
+        tmp_path_factory.mktemp("console"),
+        SIGHTLINE_WEBHOOK_ALLOW_LOOPBACK="true",
+        SIGHTLINE_VIDEO_CLIP_SECONDS="10",
+        # A busy machine takes longer than a minute for what these tests look at during a pause.
+        SIGHTLINE_PAUSE_MAX_SECONDS="170",
+        SIGHTLINE_PAUSED_TOTAL_MAX_SECONDS="600",
     )
     server.start()
     yield server

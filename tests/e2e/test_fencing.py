@@ -27,7 +27,9 @@ def shared_parts(directory: Path, *, is_escrow: bool = False) -> Iterator[dict[s
     try:
         postgres.start()
         chain.start()
-        yield chain.env | {"SIGHTLINE_DATABASE_URL": postgres.layout.dsn}
+        # Sessions whose device and video are not part of a test stay LIVE on a busy machine too.
+        longer = {"SIGHTLINE_PAUSE_MAX_SECONDS": "600", "SIGHTLINE_PAUSED_TOTAL_MAX_SECONDS": "1800"}
+        yield chain.env | longer | {"SIGHTLINE_DATABASE_URL": postgres.layout.dsn}
     finally:
         chain.end()
         postgres.end()

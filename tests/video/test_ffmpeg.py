@@ -68,7 +68,7 @@ async def test_ffmpeg_publishes_without_a_drop_although_it_answers_no_consent_ch
             watched = await play_json(made.whep_url, CONSENT_EXPIRES_S)
             assert await ffmpeg.wait() == 0, "the muxer had no error"
         kinds = [event.kind for event in rig.events]
-    assert watched["frames"] > 25 * CONSENT_EXPIRES_S, watched
+    assert watched["frames"] > 8 * CONSENT_EXPIRES_S, watched
     assert MediaKind.DISCONNECTED not in kinds
     assert MediaKind.NO_RTP not in kinds
     assert kinds.count(MediaKind.CONNECTED) == 1

@@ -39,7 +39,8 @@ async function readOpen(): Promise<void> {
   (await need(api.GET("/api/v1/sessions", { params: { query } }))).items.forEach(tell);
 }
 
-const read = (id: string): Promise<void> => need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } } })).then(tell);
+const read = (id: string): Promise<void> =>
+  need(api.GET("/api/v1/sessions/{id}", { params: { path: { id } }, signal: AbortSignal.timeout(READ_EVERY_MS) })).then(tell);
 
 // A browser asks before it closes a tab on which somebody has clicked.
 addEventListener("beforeunload", (event) => {

@@ -28,11 +28,17 @@ export interface Connection {
   key?: string;
 }
 
+/** No answer takes longer: a connection that was cut without a word would keep a call waiting for minutes. */
+const ANSWER_MS = 35_000;
+
 const ID = /^[A-Za-z0-9_-]{1,128}$/;
 
 /** A client whose paths, parameters and answers are checked by the compiler. */
 export const connect = ({ url, key }: Connection) => {
-  const client = createClient<paths>({ baseUrl: url, headers: key === undefined ? {} : { authorization: `Bearer ${key}` } });
+  const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const within = (request: Request): Promise<Response> =>
+    fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(ANSWER_MS)]) });
+  const client = createClient<paths>({ baseUrl: url, headers, fetch: within });
   // `..` as an id would name another path.
   client.use({
     onRequest({ params }) {

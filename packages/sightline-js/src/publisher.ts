@@ -20,12 +20,15 @@ export class Publisher {
   private sending: Sending = "connecting";
   private readonly over = new AbortController();
   private current: Exchange | null = null;
+  /** What is sent now, and after each new connection. */
+  private readonly tracks = new Map<string, MediaStreamTrack | null>();
 
   constructor(
     private readonly url: string,
     private readonly media: MediaStream,
     private readonly options: PublisherOptions = {},
   ) {
+    media.getTracks().forEach((track) => this.tracks.set(track.kind, track));
     addEventListener("pagehide", this.leave);
     void this.run();
   }
@@ -53,8 +56,16 @@ export class Publisher {
 
   /** Send another track of the same kind, or none. */
   async replace(kind: "video" | "audio", track: MediaStreamTrack | null): Promise<void> {
-    const transceiver = this.current?.peer.getTransceivers().find((each) => each.receiver.track.kind === kind);
-    await transceiver?.sender.replaceTrack(track);
+    this.tracks.set(kind, track);
+    if (this.current !== null) await this.sendTracks(this.current.peer);
+  }
+
+  /** Send the present tracks: they may have been replaced since the connection was offered. */
+  private async sendTracks(peer: RTCPeerConnection): Promise<void> {
+    for (const { sender, receiver } of peer.getTransceivers()) {
+      const track = this.tracks.get(receiver.track.kind) ?? null;
+      if (sender.track !== track) await sender.replaceTrack(track);
+    }
   }
 
   private async run(): Promise<void> {
@@ -77,11 +88,11 @@ export class Publisher {
   private async publish(): Promise<void> {
     const peer = new RTCPeerConnection();
     for (const kind of ["video", "audio"] as const) {
-      const track = this.media.getTracks().find((each) => each.kind === kind);
-      peer.addTransceiver(track ?? kind, { direction: "sendonly", streams: [this.media] });
+      peer.addTransceiver(this.tracks.get(kind) ?? kind, { direction: "sendonly", streams: [this.media] });
     }
     try {
       this.current = await exchange(peer, this.url, this.options.resolve ?? unchanged, this.over.signal);
+      await this.sendTracks(peer);
     } catch (error) {
       peer.close();
       throw error;

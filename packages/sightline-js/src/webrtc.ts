@@ -44,7 +44,9 @@ export function iceServersOf(link: string | null): RTCIceServer[] {
 
 /** Throws ApiError with the status of the endpoint. */
 export async function exchange(peer: RTCPeerConnection, url: string, resolve: Resolve, signal: AbortSignal): Promise<Exchange> {
-  const options = await reach(resolve(url), { method: "OPTIONS", signal });
+  // A connection that was cut without a word would keep this from asking the server that took over.
+  const within = (): AbortSignal => AbortSignal.any([signal, AbortSignal.timeout(CONNECT_MS)]);
+  const options = await reach(resolve(url), { method: "OPTIONS", signal: within() });
   const iceServers = options.ok ? iceServersOf(options.headers.get("link")) : [];
   if (iceServers.length > 0) peer.setConfiguration({ iceServers });
   await peer.setLocalDescription();
@@ -53,7 +55,7 @@ export async function exchange(peer: RTCPeerConnection, url: string, resolve: Re
     method: "POST",
     headers: { "content-type": "application/sdp" },
     body: peer.localDescription?.sdp ?? "",
-    signal,
+    signal: within(),
   });
   if (answer.status !== 201) throw failureOf(answer, await answer.json().catch(() => null));
   const resource = answer.headers.get("location");

@@ -22,6 +22,7 @@ from tests.console.people import (
 from tests.console.review import Review
 
 KEMI = (65.736319, 24.56372)
+HAMINA = (60.569720, 27.198150)
 TURKU, VAASA, PORVOO, RAUMA, KOTKA, LOVIISA, TORNIO, OULU, SALO = (
     (60.451813, 22.26663),
     (63.095089, 21.616458),
@@ -319,6 +320,21 @@ def test_the_clocks_of_a_camera_and_of_a_running_view_stop_at_the_longest_time(b
             stop_filming(phone)
 
 
+def test_a_phone_that_was_away_when_its_job_ended_shows_the_next_one(browser: Browser, server: ConsoleServer):
+    with all_three(browser, server.url, HAMINA) as (consumer, _operator, phone):
+        phone.allowed = (r"ERR_(INTERNET_DISCONNECTED|ABORTED)", r"TypeError")
+        request_view(consumer, "North gate")
+        phone.shows(".job", "North gate")
+        phone.page.context.set_offline(True)
+        consumer.page.locator("button:has-text('Cancel the request')").click()
+        consumer.shows("#ask-again")
+        phone.page.context.set_offline(False)
+        expect(phone.page.locator("#start")).to_have_count(0)
+        request_view(consumer, "South gate")
+        phone.shows(".job", "South gate")
+        decline(phone)
+
+
 def test_of_two_phones_with_one_key_one_films_and_the_other_can_take_over(browser: Browser, server: ConsoleServer):
     review = Review()
     with (
@@ -363,7 +379,7 @@ def test_of_two_phones_with_one_key_one_films_and_the_other_can_take_over(browse
         first.shows("#film-instead.main")
         first.shows(".page-head .badge.paused", "Paused")
         first.shows(".card .banner.warn", "The device that films it sends nothing.")
-        first.shows(".card .banner.warn", re.compile(r"ends by itself in 0:[1-5]\d"))
+        first.shows(".card .banner.warn", re.compile(r"ends by itself in [0-2]:[0-5]\d"))
         review.look(first, "camera-paused-elsewhere", (PHONE,))
         first.click("#film-instead")
         first.shows("#sending[data-sending=sending]")

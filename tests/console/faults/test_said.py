@@ -109,7 +109,9 @@ def test_the_camera_of_a_suspended_operator_says_so_and_never_just_that_it_is_of
         phone.shows(".badge.suspended", "Suspended")
         phone.shows(".banner.bad", "The administrators of this service stopped it.")
         expect(phone.page.locator("#go-online")).to_have_count(0)
-        assert phone.page.evaluate("shown") == ["Suspended"]
+        badges = phone.page.evaluate("shown")
+        assert badges[-1] == "Suspended"
+        assert not [each for each in badges if "ffline" in each]
         review.look(phone, "camera-suspended", (PHONE,))
         phone.page.reload()
         phone.shows("h1", "This workspace is suspended")
@@ -273,5 +275,5 @@ def test_without_a_network_a_price_and_a_button_say_that_this_device_is_offline(
         consumer.shows(".notice.bad", re.compile("^You are offline$"))
         expect(consumer.page.locator("body")).not_to_contain_text("Failed to fetch")
         consumer.page.context.set_offline(False)
-        expect(consumer.page.locator(".notice.bad"), "it does not outlive that").to_have_count(0, timeout=2_000)
+        expect(consumer.page.locator(".notice.bad"), "it does not outlive that").to_have_count(0, timeout=5_000)
         assert consumer.problems == []

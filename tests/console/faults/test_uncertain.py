@@ -74,7 +74,7 @@ def test_a_lost_position_is_told_at_the_top_at_once_and_no_old_distance_is_told_
         phone.shows("#inaccurate", "The meter pauses soon")
         phone.shows(".page-head .badge", "Position uncertain")
         phone.page.context.set_geolocation(None)
-        phone.shows("#no-position", "The meter pauses soon")
+        phone.shows("#no-position", "This device does not know its position.")
         phone.shows("#paused", "Your position does not arrive.")
         phone.shows("#sending:not(.recording)", re.compile("^Paused$"))
         expect(phone.page.locator("#filmed")).to_have_count(0)

@@ -46,6 +46,7 @@ async def running_elsewhere(database: Database) -> int:
     asked = """
         SELECT count(*) FROM pg_stat_activity
         WHERE state <> 'idle' AND pid <> pg_backend_pid() AND datname = current_database()
+          AND backend_type = 'client backend'
     """
     return int(await database.read(lambda c: c.fetchval(asked)))
 

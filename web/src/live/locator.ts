@@ -17,6 +17,7 @@ const BEAT_MS = 2000;
 const KEPT_MAX = 200;
 const BATCH_MAX = 50;
 const CHECK_TIMEOUT_MS = 10_000;
+const ANSWER_MS = 5000;
 /** A watch stays silent while the device stands still, and a second question is then not answered either: start it again. */
 const SILENCE_MS = 1500;
 /** So many times within so long another device was ahead: it still sends. Once is usual after a reload. */
@@ -168,11 +169,13 @@ export class Locator {
   }
 
   private async send(): Promise<void> {
-    const path = { id: this.workspaceId };
+    const params = { path: { id: this.workspaceId } };
     const items = this.queue.slice(0, BATCH_MAX);
     const [only, second] = items;
-    if (only !== undefined && second === undefined) await need(this.client.POST("/api/v1/workspaces/{id}/location", { params: { path }, body: only }));
-    else await need(this.client.POST("/api/v1/workspaces/{id}/locations", { params: { path }, body: { items } }));
+    // The next position is worth more than an answer that does not come.
+    const signal = AbortSignal.timeout(ANSWER_MS);
+    if (only !== undefined && second === undefined) await need(this.client.POST("/api/v1/workspaces/{id}/location", { params, body: only, signal }));
+    else await need(this.client.POST("/api/v1/workspaces/{id}/locations", { params, body: { items }, signal }));
     this.queue.splice(0, items.length);
     this.accept(items.at(-1)?.sequence ?? this.sequence);
   }

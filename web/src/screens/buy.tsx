@@ -20,6 +20,8 @@ import { t } from "../strings";
 
 /** Without an open page of the console the server ends the view after this time. Pages that show the view renew it. */
 const LEASE_S = 60;
+/** How long after a price could not be read it is asked for again. */
+const PRICE_AGAIN_MS = 3000;
 /** Whether the steps of the start are done, so that only more of the same helps. */
 const isSetUp = (): boolean => BigInt(funds.value?.trackedBalance ?? "0") > 0n && BigInt(funds.value?.trackedAllowance ?? "0") > 0n;
 
@@ -31,6 +33,7 @@ export default function Buy() {
   const asked = useRef("");
   const newest = useRef("");
   const isOutdated = useRef(false);
+  const tries = useSignal(0);
   newest.current = `${where.value.point?.lat} ${where.value.point?.lng} ${duration.value}`;
   const { coverage, isWide, onView } = useCoverage();
   const nearest = useSignal<Cell | null>(null);
@@ -49,12 +52,15 @@ export default function Buy() {
       if (isOld()) return;
       quote.value = answer;
       failure.value = null;
-      await refreshFunds();
+      void refreshFunds().catch(() => undefined); // the wallet as it was last read is shown meanwhile
     } catch (error) {
       if (isOld()) return;
       quote.value = null;
       failure.value = explain(error);
-      if (error instanceof ApiError && error.status === 401) report(error);
+      if (!(error instanceof ApiError)) return;
+      if (error.status === 401) report(error);
+      const passes = error.status === 0 || error.status === 429 || error.status >= 500;
+      if (passes) setTimeout(() => ((asked.current = ""), (tries.value += 1)), (error.retryAfterS ?? 0) * 1000 + PRICE_AGAIN_MS);
     }
   };
   // A new place, duration or an expired quote asks for a new price, half a second after the last change.
@@ -77,7 +83,7 @@ export default function Buy() {
       void ask();
     }, 400);
     return () => clearTimeout(timer);
-  }, [where.value, duration.value, isExpired, here]);
+  }, [where.value, duration.value, isExpired, here, tries.value]);
 
   const locate = (): Promise<void> =>
     new Promise((done) =>
@@ -112,7 +118,8 @@ export default function Buy() {
       try {
         noteSent(session.id, (await need(api.POST("/api/v1/sessions/{id}/dispatch", { params: { path, header: once() } }))).distanceMeters);
       } catch (error) {
-        if (!(error instanceof ApiError && error.status === 503)) throw error;
+        // Nobody is free, or an operator has accepted it. Whatever it is, the request exists: its page is shown.
+        if (!(error instanceof ApiError && [409, 503].includes(error.status))) report(error);
       }
     }
     instructions.value = "";

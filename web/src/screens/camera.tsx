@@ -33,6 +33,7 @@ type Meter = Model["Meter"];
 const OWN_REASONS: Record<string, Word> = { LOCATION_STALE: "ownLocation", GEOFENCE_EXIT: "ownFence", MEDIA_LOST: "ownMedia" };
 const ELSEWHERE_REASONS: Record<string, Word> = { LOCATION_STALE: "elsewhereUnlocated", GEOFENCE_EXIT: "elsewhereOutside", MEDIA_LOST: "elsewhereBlind" };
 const PROVED_EVERY_MS = 2000;
+const ANSWER_MS = 5000;
 const COVERAGE_M = 2000;
 /** So many unanswered heartbeats, 2 s each, mean that the server is not reached. */
 const MISSED_MAX = 3;
@@ -133,16 +134,16 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
   useEffect(() => {
     void openCamera();
     const made = (locator.value = new Locator(client, id, report));
-    const query = { view: "operator" as const, state: ["ASSIGNED" as const, "LIVE" as const], limit: 1 };
-    need(client.GET("/api/v1/sessions", { params: { query } }))
-      .then((page) => {
-        job.value ??= page.items[0] ?? null;
+    readJob()
+      .then(() => {
         if (hasSound.peek() && soundedView() !== null && soundedView() !== job.value?.id) void switchSound(false); // that view is over
       })
       .catch(report);
     const leave = follow(
       `/api/v1/workspaces/${id}/events`,
       {
+        // An assignment that ended while the stream was away is told by nobody.
+        onState: (isOpen) => isOpen && void readJob().catch(() => undefined),
         onEvent: (name, data) => {
           if (name === "workspace") void learn(data as Model["Workspace"]);
           if (name === "assignment") takeJob(data as Session);
@@ -158,6 +159,7 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
       made.stop();
       leave();
       publisher.value?.stop();
+      opens.current += 1; // one that is being opened is closed when it is there
       media.value?.getTracks().forEach((track) => track.stop());
       document.removeEventListener("visibilitychange", look);
     };
@@ -188,6 +190,13 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
     const timer = setInterval(() => void read().catch(report), SUSPENDED_EVERY_MS);
     return () => clearInterval(timer);
   }, [isSuspended.value]);
+  async function readJob(): Promise<void> {
+    const before = job.value;
+    const query = { view: "operator" as const, state: ["ASSIGNED" as const, "LIVE" as const], limit: 20 };
+    const { items } = await need(client.GET("/api/v1/sessions", { params: { query } }));
+    if (job.value?.id !== before?.id) return; // it was accepted, or closed, meanwhile
+    if (before === null || (before.state === "ASSIGNED" && items.every((each) => each.id !== before.id))) job.value = items[0] ?? null;
+  }
   function takeJob(found: Session): void {
     const isMine = job.value === null || job.value.id === found.id || job.value.endedAt !== null;
     if (!isMine || (found.state !== "ASSIGNED" && found.state !== "LIVE" && job.value?.id !== found.id)) return;
@@ -647,14 +656,28 @@ function followSession(
     if (name === "meter") meter.value = data as Meter;
   };
   const leave = follow(`/api/v1/sessions/${id}/events`, { onEvent }, key);
+  let isAsking = false;
+  let isOver = false;
   const read = async (): Promise<void> => {
-    const params = { path: { id } };
-    const found = (job.value = await need(client.GET("/api/v1/sessions/{id}", { params })));
-    // A second reason within a pause changes no state.
-    if (found.meterState === "PAUSED") meter.value = await need(client.GET("/api/v1/sessions/{id}/meter", { params }));
+    if (isAsking) return;
+    isAsking = true;
+    try {
+      const call = { params: { path: { id } }, signal: AbortSignal.timeout(ANSWER_MS) };
+      const found = await need(client.GET("/api/v1/sessions/{id}", call));
+      if (!isOver) job.value = found;
+      // A second reason within a pause changes no state.
+      const read = found.meterState === "PAUSED" ? await need(client.GET("/api/v1/sessions/{id}/meter", call)) : null;
+      if (!isOver && read !== null) meter.value = read;
+    } finally {
+      isAsking = false;
+    }
   };
   const timer = setInterval(() => void read().catch(() => undefined), PROVED_EVERY_MS);
-  return () => (leave(), clearInterval(timer));
+  return () => {
+    isOver = true;
+    leave();
+    clearInterval(timer);
+  };
 }
 
 /** Keep the screen on; the browser lets the lock go whenever the page is hidden. */

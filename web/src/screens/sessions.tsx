@@ -26,7 +26,9 @@ export default function Sessions() {
       ...(FILTERS[filter.value].length > 0 && { state: [...FILTERS[filter.value]] }),
       ...(cursor !== null && { cursor }),
     };
+    const wanted = [filter.value, view.value];
     const page = await need(api.GET("/api/v1/sessions", { params: { query } }));
+    if (filter.value !== wanted[0] || view.value !== wanted[1]) return; // of a choice that was changed since
     items.value = cursor === null ? page.items : [...(items.value ?? []), ...page.items];
     following.value = page.nextCursor;
   };

@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { ApiError, here, makeClient, need, type Model } from "../api";
+import { isSuspension } from "../errors";
 import { dateTime, metres, point, timeOf } from "../format";
 import { Picture } from "../live/picture";
 import { timeEndsAt } from "../live/pauses";
@@ -12,6 +13,7 @@ import { dropQuery, place } from "../router";
 import { t } from "../strings";
 
 const READ_EVERY_MS = 2000;
+const ANSWER_MS = 5000;
 
 interface Given {
   key: string | null;
@@ -40,10 +42,11 @@ export default function Shared() {
   const reading = useReading(async () => {
     if (isEnded.value) return;
     try {
-      view.value = await need(client.GET("/api/v1/sessions/{id}/shared", { params: { path: { id } } }));
+      const signal = AbortSignal.timeout(ANSWER_MS);
+      view.value = await need(client.GET("/api/v1/sessions/{id}/shared", { params: { path: { id } }, signal }));
       isAway.value = false;
     } catch (error) {
-      if (error instanceof ApiError && [400, 401, 403, 404].includes(error.status)) isEnded.value = true;
+      if (error instanceof ApiError && [400, 401, 403, 404].includes(error.status) && !isSuspension(error)) isEnded.value = true;
       else if (view.value === null) throw error;
       else isAway.value = true;
     }
@@ -52,7 +55,7 @@ export default function Shared() {
   const isOpen = shown === null || ["REQUESTED", "ASSIGNED", "LIVE"].includes(shown.state);
   useEffect(() => {
     if (!isOpen || isEnded.value) return;
-    const timer = setInterval(() => void reading.again(), READ_EVERY_MS);
+    const timer = setInterval(() => document.hidden || void reading.again(), READ_EVERY_MS);
     return () => clearInterval(timer);
   }, [isOpen, isEnded.value]);
 

@@ -71,17 +71,16 @@ async def run_device(options: DeviceOptions) -> int:
     """Run a device until SIGTERM or SIGINT; publishing stops with it.
 
     Returns:
-        The exit code: 0 after a signal, 1 when the server cannot be reached or refuses the key (one line on stderr).
+        The exit code: 0 after a signal, 1 when the server cannot be reached or refuses the key (one line on stderr),
+        or the receiver gives no position.
 
     Raises:
-        SightlineError: The workspace cannot be set ONLINE.
+        SightlineError: The workspace cannot be set ONLINE, or the server is away at the start.
     """
     async with operator_client(options.api_url, options.api_key) as client:
         if (problem := await _problem(client)) is not None:
             sys.stderr.write(" ".join(problem.split()) + "\n")
             return 1
-        is_alone = not options.is_online or await _go_online(client)
-        is_shared = False
 
         async def publish(session: Session) -> None:
             async with anyio.create_task_group() as tasks:
@@ -111,33 +110,38 @@ async def run_device(options: DeviceOptions) -> int:
             returns_online=options.is_online,
             report=log_line,
         )
+        is_online = is_shared = False
+        failure: NoFixError | SightlineError | None = None
 
         async def work() -> None:
-            nonlocal is_shared
-            if not is_alone and (is_shared := await _hears_another(client) is not None):
-                log_line("other_device", level="warning", advice=OTHER_DEVICE)
-            await operator.run()
+            nonlocal is_online, is_shared, failure
+            try:
+                if receiver is not None:
+                    await receiver.await_first()  # a device without a position gets no session
+                is_online = options.is_online
+                if is_online and not await _go_online(client):
+                    is_shared = await _hears_another(client) is not None
+                if is_shared:
+                    log_line("other_device", level="warning", advice=OTHER_DEVICE)
+                await operator.run()
+            except (NoFixError, SightlineError) as error:
+                failure = error
+                tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
             if receiver is not None:
                 tasks.start_soon(receiver.follow)
-                try:
-                    await receiver.await_first()
-                except NoFixError as error:
-                    log_line("position_missing", level="error", error=str(error), advice="Check --gps.")
-                    tasks.cancel_scope.cancel()
-                    return 1
-            tasks.start_soon(work)
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                tasks.start_soon(work)
                 await anext(signals)
             tasks.cancel_scope.cancel()
-        kept = await _hears_another(client) if is_shared else None
-        if kept is not None:
-            availability, advice = str(kept.availability_state), "Another device of the workspace goes on."
-            log_line("availability_kept", workspace=kept.slug, availability=availability, advice=advice)
-        elif options.is_online:
+        if is_online and not (is_shared and await _is_kept_online(client)):
             await operator.leave()
-    return 0
+    if isinstance(failure, NoFixError):
+        log_line("position_missing", level="error", error=str(failure), advice="Check --gps.")
+    elif failure is not None:
+        raise failure
+    return 0 if failure is None else 1
 
 
 def check_source(source: str) -> int:
@@ -225,6 +229,15 @@ async def _go_online(client: AsyncSightline) -> bool:
         await client.workspaces.update(workspace.id, availability_state="ONLINE")
         return True
     return workspace.availability_state == "BUSY" or workspace.last_seen_at is None
+
+
+async def _is_kept_online(client: AsyncSightline) -> bool:
+    """Return whether another device goes on for the workspace, so that it stays as it is, which is then logged."""
+    kept = await _hears_another(client)
+    if kept is not None:
+        availability, advice = str(kept.availability_state), "Another device of the workspace goes on."
+        log_line("availability_kept", workspace=kept.slug, availability=availability, advice=advice)
+    return kept is not None
 
 
 async def _hears_another(client: AsyncSightline) -> Workspace | None:
