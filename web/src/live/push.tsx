@@ -32,6 +32,18 @@ async function send(client: Client, name: string): Promise<void> {
   keep(name, (await need(client.POST(PATH, { body }))).id);
 }
 
+/** End this browser's alerts of a workspace. Other workspaces of this browser keep its subscription. */
+export async function endAlerts(client: Client, workspaceId: string): Promise<void> {
+  const name = `push.${workspaceId}`;
+  const id = remembered(name);
+  try {
+    if (id !== null) await need(client.DELETE(`${PATH}/{id}`, { params: { path: { id } } }));
+  } catch (error) {
+    if (!(error instanceof ApiError && error.status === 404)) throw error; // the server may have ended it first
+  }
+  forget(name);
+}
+
 /** Offered where the browser has Web Push. Each visit renews it, because the server forgets browsers that stay away. */
 export function JobAlerts({ client, workspaceId }: { client: Client; workspaceId: string }) {
   const name = `push.${workspaceId}`;
@@ -55,14 +67,7 @@ export function JobAlerts({ client, workspaceId }: { client: Client; workspaceId
   const end = async (): Promise<void> => {
     // A renewal that is answered after the end would subscribe this browser again.
     await renewal.current;
-    const id = remembered(name);
-    try {
-      // Other workspaces of this browser keep its subscription.
-      if (id !== null) await need(client.DELETE(`${PATH}/{id}`, { params: { path: { id } } }));
-    } catch (error) {
-      if (!(error instanceof ApiError && error.status === 404)) throw error; // the server may have ended it first
-    }
-    forget(name);
+    await endAlerts(client, workspaceId);
     isOn.value = false;
   };
   return <Switch id="job-alerts" isOn={isOn.value} run={isOn.value ? end : allow}>{t("jobAlerts")}</Switch>;

@@ -14,7 +14,7 @@ import { Locator, type Fix } from "../live/locator";
 import { endingOf, noteEnd } from "../live/endings";
 import { shownGrade } from "../live/grade";
 import { Lens } from "../live/lens";
-import { JobAlerts } from "../live/push";
+import { endAlerts, JobAlerts } from "../live/push";
 import { Messages, Newest } from "../live/messages";
 import { pauseEndsAt, timeEndsAt } from "../live/pauses";
 import { cameraProblem } from "../live/problems";
@@ -379,6 +379,7 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
   })();
   const forgetPhone = async (): Promise<void> => {
     if (state === "ONLINE") await goOffline().catch(report); // the key goes in any case
+    await endAlerts(client, id).catch(report);
     onForget();
   };
   return (

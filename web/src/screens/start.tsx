@@ -86,7 +86,9 @@ export default function Start() {
 
   const current = async (): Promise<Signer> => {
     const found = signer.value ?? (await lastSigner());
-    if (found === null) throw new Error(t("walletGone"));
+    const signedIn = me.value?.walletAddress.toLowerCase();
+    // The extension may have changed to another account since.
+    if (found === null || (signedIn !== undefined && found.address.toLowerCase() !== signedIn)) throw new Error(t("walletGone"));
     signer.value = found;
     return found;
   };
