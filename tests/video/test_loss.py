@@ -56,7 +56,7 @@ def psnr(one: np.ndarray, other: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(("loss", "jitter_ms", "seed"), [(0.02, 50.0, 11), (0.05, 50.0, 14)])
-async def test_no_damaged_picture_is_served_and_pictures_come_back_within_a_second(
+async def test_no_damaged_picture_is_served_and_pictures_come_back_within_two_seconds(
     clip_pictures: list[np.ndarray], loss: float, jitter_ms: float, seed: int
 ):
     link = LossyLink(loss=loss, jitter_ms=jitter_ms, seed=seed)

@@ -74,7 +74,7 @@ async def test_a_viewer_that_never_reports_gets_every_packet_and_costs_no_memory
                 watched = await play_json(made.whep_url, 2.0)
     log.info("silent_viewer_measured", packets=counts, memory_mb=[round(each) for each in memory])
     steps = [later - one for one, later in pairwise(counts)]
-    half = len(steps) // 2  # single steps differ with the load of the machine
-    assert sum(steps[half:]) > 0.3 * sum(steps[:half]), "it is sent everything to the end"
+    some = max(1, len(steps) // 4)  # single steps differ with the load of the machine
+    assert sum(steps[-some:]) > 0.3 * sum(steps[:some]), "it is sent everything to the end"
     assert memory[-1] - memory[len(memory) // 2] < 10
     assert watched["frames"] > 10

@@ -31,13 +31,24 @@ export interface Connection {
 /** No answer takes longer: a connection that was cut without a word would keep a call waiting for minutes. */
 const ANSWER_MS = 35_000;
 
+/** A signal that aborts with another one, or after a time. */
+export function orAfter(ms: number, signal: AbortSignal): AbortSignal {
+  const limit = AbortSignal.timeout(ms);
+  if (typeof AbortSignal.any === "function") return AbortSignal.any([signal, limit]);
+  const either = new AbortController(); // Safari before 17.4
+  for (const each of [signal, limit]) {
+    if (each.aborted) either.abort(each.reason);
+    each.addEventListener("abort", () => either.abort(each.reason), { once: true, signal: either.signal });
+  }
+  return either.signal;
+}
+
 const ID = /^[A-Za-z0-9_-]{1,128}$/;
 
 /** A client whose paths, parameters and answers are checked by the compiler. */
 export const connect = ({ url, key }: Connection) => {
   const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
-  const within = (request: Request): Promise<Response> =>
-    fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(ANSWER_MS)]) });
+  const within = (request: Request): Promise<Response> => fetch(request, { signal: orAfter(ANSWER_MS, request.signal) });
   const client = createClient<paths>({ baseUrl: url, headers, fetch: within });
   // `..` as an id would name another path.
   client.use({

@@ -94,7 +94,7 @@ export class Publisher {
       this.current = await exchange(peer, this.url, this.options.resolve ?? unchanged, this.over.signal);
       await this.sendTracks(peer);
     } catch (error) {
-      peer.close();
+      if (this.current === null) peer.close(); // else `run` closes it on the server too
       throw error;
     }
     const path = new Path(this.current);

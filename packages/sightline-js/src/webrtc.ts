@@ -1,6 +1,6 @@
 // One exchange of WHIP (RFC 9725) or WHEP: OPTIONS for the ICE servers, POST the offer, get the answer, PATCH to restart ICE,
 // DELETE at the end.
-import { ApiError, failureOf } from "./http.js";
+import { ApiError, failureOf, orAfter } from "./http.js";
 
 const GATHER_MS = 1000;
 const PATCH_MS = 3000;
@@ -45,7 +45,7 @@ export function iceServersOf(link: string | null): RTCIceServer[] {
 /** Throws ApiError with the status of the endpoint. */
 export async function exchange(peer: RTCPeerConnection, url: string, resolve: Resolve, signal: AbortSignal): Promise<Exchange> {
   // A connection that was cut without a word would keep this from asking the server that took over.
-  const within = (): AbortSignal => AbortSignal.any([signal, AbortSignal.timeout(CONNECT_MS)]);
+  const within = (): AbortSignal => orAfter(CONNECT_MS, signal);
   const options = await reach(resolve(url), { method: "OPTIONS", signal: within() });
   const iceServers = options.ok ? iceServersOf(options.headers.get("link")) : [];
   if (iceServers.length > 0) peer.setConfiguration({ iceServers });
@@ -76,7 +76,7 @@ export async function exchange(peer: RTCPeerConnection, url: string, resolve: Re
       method: "PATCH",
       headers: { "content-type": "application/trickle-ice-sdpfrag", "if-match": "*" },
       body: fragmentOf(peer.localDescription?.sdp ?? ""),
-      signal: AbortSignal.any([signal, AbortSignal.timeout(PATCH_MS)]),
+      signal: orAfter(PATCH_MS, signal),
     });
     if (reply.status !== 200) throw failureOf(reply, await reply.json().catch(() => null));
     const sdp = withFragment(peer.remoteDescription?.sdp ?? "", await reply.text());

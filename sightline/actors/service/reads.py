@@ -29,9 +29,9 @@ from sightline.domain.session.status import (
 from sightline.domain.value import replace
 from sightline.ports.store import SessionKey, SessionQuery, SessionView
 
-LIST_READS_MAX: Final = 20
-CONDUCT_TIMEOUT_S: Final = 1.0
+CONDUCT_TIMEOUT_S: Final = 3.0
 """How long a read of a workspace waits for the dispatcher, which may be moving to another server."""
+LIST_READS_MAX: Final = 20
 """Reads of the store for one page; where most of what is read has left the wanted states, the page comes out short."""
 
 

@@ -66,7 +66,8 @@ def run_restore(settings: Settings, source: Path, withdrawals: Sequence[Path] = 
         sys.stderr.write(
             f"The restore did not finish: {error}. The database of SIGHTLINE_DATABASE_URL is filled, and keys, members "
             "and sign-ins that were ended after the backup may be valid in it: start no server on it. Make an empty "
-            f"database, remove {settings.data_dir}, and restore again.\n"
+            f"database, move {settings.withdrawals_path} to another place, remove {settings.data_dir}, and restore "
+            "again with --withdrawals and that file.\n"
         )
         return 1
     except Exception as error:  # noqa: BLE001  every failure becomes one line and an exit code
@@ -171,7 +172,10 @@ def _require_empty(directory: Path) -> None:
     if found == [UNFINISHED_RESTORE] and not any((directory / UNFINISHED_RESTORE).iterdir()):
         return  # an earlier restore was refused before it wrote anything
     if UNFINISHED_RESTORE in found:
-        raise BackupError(f"{directory} holds a restore that did not finish. Remove the directory and restore again.")
+        raise BackupError(
+            f"{directory} holds a restore that did not finish. Move its {WITHDRAWALS_FILE}, if it has one, to another "
+            "place, remove the directory, and restore again with --withdrawals and that file."
+        )
     if found:
         raise BackupError(f"{directory} is not empty (it has {found[0]}). Restore into a new directory (--data-dir).")
 

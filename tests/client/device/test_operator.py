@@ -365,6 +365,9 @@ async def test_a_device_leaves_a_session_that_the_server_does_not_know_any_more(
             CalledProcessError(1, ["/usr/bin/ffmpeg", "-i", "rtsp://a:b@c/1"], stderr=b"x\nConnection refused\n"),
             "CalledProcessError: ffmpeg ended with exit code 1. Connection refused",
         ),
+        (ValueError("rtsp://admin:p@ss/word@10.0.0.9/1 ended"), "ValueError: rtsp://***@10.0.0.9/1 ended"),
+        (CalledProcessError(3, Path("/opt/my tools/film.sh")), "CalledProcessError: film.sh ended with exit code 3."),
+        (CalledProcessError(4, ()), "CalledProcessError: the program ended with exit code 4."),
         (CalledProcessError(2, "ffmpeg -i rtsp://a:b@c/1"), "CalledProcessError: ffmpeg ended with exit code 2."),
     ],
 )

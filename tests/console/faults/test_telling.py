@@ -98,13 +98,12 @@ def test_a_phone_shows_what_its_viewer_says_and_how_well_it_sends(browser: Brows
         expect(operator.page.locator("#tell-text")).to_have_count(0)
         consumer.allowed += (r"429 \([\w ]+\) \S*/messages",)
         number, refused = 0, consumer.page.locator(".notice.bad")
-        while not refused.count():  # the first messages may be older than a minute by now
+        while not refused.count() and number < 12:  # the first messages may be older than a minute by now
             number += 1
             consumer.page.fill("#tell-text", f"number {number}")
             consumer.click("#tell")
             sent = consumer.page.locator(f".messages li:first-child:has-text('number {number}')")
             expect(sent.or_(refused).first).to_be_visible()
-        assert number <= 12
         consumer.shows(".notice.bad", re.compile(r"10 messages in a minute"))
         expect(consumer.page.locator("#tell-text")).to_have_value(f"number {number}")
         end_view(consumer)

@@ -1,6 +1,6 @@
 // Tells this browser of jobs by Web Push, also while the console is closed.
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { ApiError, need, type Client } from "../api";
 import { forget, keep, remembered } from "../kept";
 import { Switch } from "../parts";
@@ -32,12 +32,17 @@ async function send(client: Client, name: string): Promise<void> {
   keep(name, (await need(client.POST(PATH, { body }))).id);
 }
 
+/** A renewal that is under way. Answered after an end, it would subscribe this browser again. */
+let renewal = Promise.resolve();
+const ANSWER_MS = 5000;
+
 /** End this browser's alerts of a workspace. Other workspaces of this browser keep its subscription. */
 export async function endAlerts(client: Client, workspaceId: string): Promise<void> {
   const name = `push.${workspaceId}`;
+  await renewal;
   const id = remembered(name);
   try {
-    if (id !== null) await need(client.DELETE(`${PATH}/{id}`, { params: { path: { id } } }));
+    if (id !== null) await need(client.DELETE(`${PATH}/{id}`, { params: { path: { id } }, signal: AbortSignal.timeout(ANSWER_MS) }));
   } catch (error) {
     if (!(error instanceof ApiError && error.status === 404)) throw error; // the server may have ended it first
   }
@@ -48,9 +53,8 @@ export async function endAlerts(client: Client, workspaceId: string): Promise<vo
 export function JobAlerts({ client, workspaceId }: { client: Client; workspaceId: string }) {
   const name = `push.${workspaceId}`;
   const isOn = useSignal(hasPush && Notification.permission === "granted" && remembered(name) !== null);
-  const renewal = useRef(Promise.resolve());
   useEffect(() => {
-    if (isOn.value) renewal.current = send(client, name).catch(() => { isOn.value = false; });
+    if (isOn.value) renewal = send(client, name).catch(() => { isOn.value = false; });
   }, []);
   if (!hasPush) return null;
   const allow = async (): Promise<void> => {
@@ -65,8 +69,6 @@ export function JobAlerts({ client, workspaceId }: { client: Client; workspaceId
     }
   };
   const end = async (): Promise<void> => {
-    // A renewal that is answered after the end would subscribe this browser again.
-    await renewal.current;
     await endAlerts(client, workspaceId);
     isOn.value = false;
   };

@@ -34,6 +34,8 @@ export default function Buy() {
   const newest = useRef("");
   const isOutdated = useRef(false);
   const tries = useSignal(0);
+  const retry = useRef(0);
+  useEffect(() => () => clearTimeout(retry.current), []);
   newest.current = `${where.value.point?.lat} ${where.value.point?.lng} ${duration.value}`;
   const { coverage, isWide, onView } = useCoverage();
   const nearest = useSignal<Cell | null>(null);
@@ -46,6 +48,12 @@ export default function Buy() {
     if (chosen === null) return;
     const wanted = newest.current;
     const isOld = (): boolean => newest.current !== wanted;
+    clearTimeout(retry.current);
+    const again = (): void => {
+      if (isOld()) return;
+      asked.current = "";
+      tries.value += 1;
+    };
     try {
       const query = { lat: chosen.lat, lng: chosen.lng, durationSeconds: duration.value };
       const answer = await need(api.GET("/api/v1/pricing/quote", { params: { query } }));
@@ -60,7 +68,7 @@ export default function Buy() {
       if (!(error instanceof ApiError)) return;
       if (error.status === 401) report(error);
       const passes = error.status === 0 || error.status === 429 || error.status >= 500;
-      if (passes) setTimeout(() => ((asked.current = ""), (tries.value += 1)), (error.retryAfterS ?? 0) * 1000 + PRICE_AGAIN_MS);
+      if (passes) retry.current = window.setTimeout(again, (error.retryAfterS ?? 0) * 1000 + PRICE_AGAIN_MS);
     }
   };
   // A new place, duration or an expired quote asks for a new price, half a second after the last change.

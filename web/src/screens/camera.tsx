@@ -134,7 +134,7 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
   useEffect(() => {
     void openCamera();
     const made = (locator.value = new Locator(client, id, report));
-    readJob()
+    readJob(false)
       .then(() => {
         if (hasSound.peek() && soundedView() !== null && soundedView() !== job.value?.id) void switchSound(false); // that view is over
       })
@@ -143,7 +143,7 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
       `/api/v1/workspaces/${id}/events`,
       {
         // An assignment that ended while the stream was away is told by nobody.
-        onState: (isOpen) => isOpen && void readJob().catch(() => undefined),
+        onState: (isOpen) => isOpen && void readJob(true).catch(() => undefined),
         onEvent: (name, data) => {
           if (name === "workspace") void learn(data as Model["Workspace"]);
           if (name === "assignment") takeJob(data as Session);
@@ -190,12 +190,15 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
     const timer = setInterval(() => void read().catch(report), SUSPENDED_EVERY_MS);
     return () => clearInterval(timer);
   }, [isSuspended.value]);
-  async function readJob(): Promise<void> {
+  async function readJob(isNews: boolean): Promise<void> {
     const before = job.value;
     const query = { view: "operator" as const, state: ["ASSIGNED" as const, "LIVE" as const], limit: 20 };
     const { items } = await need(client.GET("/api/v1/sessions", { params: { query } }));
     if (job.value?.id !== before?.id) return; // it was accepted, or closed, meanwhile
-    if (before === null || (before.state === "ASSIGNED" && items.every((each) => each.id !== before.id))) job.value = items[0] ?? null;
+    if (before !== null && (before.state !== "ASSIGNED" || items.some((each) => each.id === before.id))) return;
+    const next = items[0] ?? null;
+    if (isNews && next?.state === "ASSIGNED") chime();
+    job.value = next;
   }
   function takeJob(found: Session): void {
     const isMine = job.value === null || job.value.id === found.id || job.value.endedAt !== null;
@@ -378,8 +381,8 @@ function Filming({ client, apiKey, identity, report, onForget }: FilmingProps) {
     return !isLocated ? "badgeNoPosition" : isInaccurate ? "badgeUncertain" : null;
   })();
   const forgetPhone = async (): Promise<void> => {
-    if (state === "ONLINE") await goOffline().catch(report); // the key goes in any case
-    await endAlerts(client, id).catch(report);
+    // The key goes in any case.
+    await Promise.all([state === "ONLINE" && goOffline().catch(report), endAlerts(client, id).catch(report)]);
     onForget();
   };
   return (

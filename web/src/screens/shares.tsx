@@ -1,9 +1,8 @@
 // The links by which others see one view: made, listed and revoked by its consumer.
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import { api, need, once, type Model } from "../api";
 import { dateTime, used } from "../format";
-import { Button, Card, Confirm, Field, Loopback, OTHERS_CHANGE_MS, Secret, Unread, useReading } from "../parts";
+import { Button, Card, Confirm, Field, Loopback, Secret, Unread, useReading } from "../parts";
 import { notify, now } from "../store";
 import { t } from "../strings";
 
@@ -23,11 +22,7 @@ export function Shares({ id, endedAt, name }: { id: string; endedAt: string | nu
   const load = async (): Promise<void> => {
     shares.value = (await need(api.GET("/api/v1/sessions/{id}/shares", { params: { path } }))).items;
   };
-  const reading = useReading(load, [id], OTHERS_CHANGE_MS);
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || void load().catch(() => undefined), READ_EVERY_MS);
-    return () => clearInterval(timer);
-  }, [id]);
+  const reading = useReading(load, [id], READ_EVERY_MS);
   const make = async (): Promise<void> => {
     const body = { expiresInSeconds: seconds.value, label: label.value.trim() };
     const made = await need(api.POST("/api/v1/sessions/{id}/shares", { params: { path }, body }));

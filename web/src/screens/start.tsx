@@ -85,10 +85,11 @@ export default function Start() {
   };
 
   const current = async (): Promise<Signer> => {
-    const found = signer.value ?? (await lastSigner());
     const signedIn = me.value?.walletAddress.toLowerCase();
-    // The extension may have changed to another account since.
-    if (found === null || (signedIn !== undefined && found.address.toLowerCase() !== signedIn)) throw new Error(t("walletGone"));
+    const isRight = (each: Signer | null): each is Signer => each !== null && (signedIn === undefined || each.address.toLowerCase() === signedIn);
+    // The extension may have changed to another account since, and back.
+    const found = isRight(signer.value) ? signer.value : await lastSigner();
+    if (!isRight(found)) throw new Error(t("walletGone"));
     signer.value = found;
     return found;
   };

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable
 from pathlib import PurePath
 from subprocess import CalledProcessError
@@ -13,7 +13,7 @@ from sightline_client.models import Session
 FAILING_MAX: Final = 1_000
 """Failures that are remembered, so that each is reported once."""
 
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s@]+@")
+_CREDENTIALS: Final = re.compile(r"(?<=://)\S*@")
 """User and password in a URL, such as a camera's."""
 
 T = TypeVar("T")
@@ -75,7 +75,18 @@ def failure_of(error: Exception, session: Session | None) -> dict[str, object]:
 def _said(error: Exception) -> str:
     if not isinstance(error, CalledProcessError):
         return str(error)
-    words = [error.cmd] if isinstance(error.cmd, str | bytes) else [*error.cmd]
-    program = PurePath(os.fsdecode(words[0]).split(maxsplit=1)[0]).name if words and words[0] else "the program"
     said = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else str(error.stderr or "")
-    return " ".join([f"{program} ended with exit code {error.returncode}.", *said.strip().splitlines()[-1:]])
+    return " ".join(
+        [f"{_program_of(error.cmd)} ended with exit code {error.returncode}.", *said.strip().splitlines()[-1:]]
+    )
+
+
+def _program_of(command: object) -> str:
+    """Name the program of a command, which may be text for a shell, a path, or a sequence of those."""
+    if isinstance(command, str | bytes):
+        first: object = next(iter(command.split(maxsplit=1)), "")
+    elif isinstance(command, Iterable):
+        first = next(iter(command), "")
+    else:
+        first = command
+    return (PurePath(os.fsdecode(first)).name if isinstance(first, str | bytes | os.PathLike) else "") or "the program"

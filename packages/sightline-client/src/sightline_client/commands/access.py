@@ -313,17 +313,27 @@ def _http_client(address: str) -> "httpx2.Client":
     from sightline_client._sync.client import TIMEOUT_S
 
     log = logging.getLogger(__name__)
-    text = f"{address} has not answered for {SILENT_AFTER_S:g} s. Waiting for at most {TIMEOUT_S:g} s."
 
     class Client(httpx2.Client):
+        is_said = False
+
         def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-            slow = Timer(SILENT_AFTER_S, log.warning, [text])
+            # The server holds a call that waits for a picture for so long.
+            after_s = SILENT_AFTER_S + int(request.url.params.get("waitMs", 0)) / 1_000
+            slow = Timer(after_s, self.say_silent, [after_s])
             slow.daemon = True  # a program that is interrupted does not wait for it
             slow.start()
             try:
-                return super().send(request, **options)
+                answer = super().send(request, **options)
             finally:
                 slow.cancel()
+            self.is_said = False
+            return answer
+
+        def say_silent(self, after_s: float) -> None:
+            if not self.is_said:
+                self.is_said = True
+                log.warning("%s has not answered for %g s. Waiting for at most %g s.", address, after_s, TIMEOUT_S)
 
     return Client(timeout=TIMEOUT_S)
 

@@ -40,7 +40,7 @@ PUBLISHES: Final = b"connected"
 LISTEN_EVERY_S: Final = 0.5
 LISTENS: Final = 12
 """In this time, 6 s, another device of the workspace has sent a heartbeat, which is due every 2 s."""
-LISTEN_ANSWER_S: Final = 1.0
+LISTEN_ANSWER_S: Final = 1.5
 """A server that takes longer to answer is not listened to: the time to stop is needed to set the workspace OFFLINE."""
 STOP_S: Final = 5.0
 """A publisher that was told to stop is killed after this time. It ends its session at the server before it exits."""
@@ -110,19 +110,16 @@ async def run_device(options: DeviceOptions) -> int:
             returns_online=options.is_online,
             report=log_line,
         )
-        is_online = is_shared = False
+        presence = _Presence(client)
         failure: NoFixError | SightlineError | None = None
 
         async def work() -> None:
-            nonlocal is_online, is_shared, failure
+            nonlocal failure
             try:
                 if receiver is not None:
                     await receiver.await_first()  # a device without a position gets no session
-                is_online = options.is_online
-                if is_online and not await _go_online(client):
-                    is_shared = await _hears_another(client) is not None
-                if is_shared:
-                    log_line("other_device", level="warning", advice=OTHER_DEVICE)
+                if options.is_online:
+                    await presence.begin()
                 await operator.run()
             except (NoFixError, SightlineError) as error:
                 failure = error
@@ -135,7 +132,7 @@ async def run_device(options: DeviceOptions) -> int:
                 tasks.start_soon(work)
                 await anext(signals)
             tasks.cancel_scope.cancel()
-        if is_online and not (is_shared and await _is_kept_online(client)):
+        if await presence.must_leave(has_failed=failure is not None):
             await operator.leave()
     if isinstance(failure, NoFixError):
         log_line("position_missing", level="error", error=str(failure), advice="Check --gps.")
@@ -210,48 +207,69 @@ async def _problem(client: AsyncSightline) -> str | None:
     return None
 
 
-async def _go_online(client: AsyncSightline) -> bool:
-    """Set the workspace ONLINE if it is OFFLINE. One that is BUSY has a session, and is ONLINE after it.
+@final
+@dataclass(slots=True)
+class _Presence:
+    """Sets a workspace ONLINE, and knows whether it must be OFFLINE when the device stops."""
 
-    Returns:
-        Whether this device sends heartbeats at once. If not, it listens first for another device of the workspace,
-        which cannot be heard afterwards. A BUSY workspace may have a LIVE session, which needs them.
-    """
-    workspace = await client.workspaces.get(str((await client.me()).workspace_id))
-    if workspace.coverage_lat is None:
-        advice = (
-            "It has no area, so it is offered sessions of every place in the world, and only those at its position are "
-            "paid. Set an area: `sightline area LAT LNG`, or the page Film of the console; or decline others by "
-            "--decline-beyond METRES."
-        )
-        log_line("no_area", level="warning", workspace=workspace.slug, advice=advice)
-    if workspace.availability_state == "OFFLINE":
-        await client.workspaces.update(workspace.id, availability_state="ONLINE")
+    client: AsyncSightline
+    is_online: bool = False
+    """Whether it is ONLINE, or has a session and is ONLINE after it."""
+    was_offline: bool = False
+    may_be_shared: bool = False
+    """Whether another device may work for it too."""
+
+    async def begin(self) -> None:
+        """Set the workspace ONLINE if it is OFFLINE; else listen for another device, which is then logged."""
+        workspace = await self._read()
+        if workspace.coverage_lat is None:
+            advice = (
+                "It has no area, so it is offered sessions of every place in the world, and only those at its position "
+                "are paid. Set an area: `sightline area LAT LNG`, or the page Film of the console; or decline others "
+                "by --decline-beyond METRES."
+            )
+            log_line("no_area", level="warning", workspace=workspace.slug, advice=advice)
+        self.was_offline = workspace.availability_state == "OFFLINE"
+        self.is_online, self.may_be_shared = True, not self.was_offline
+        if self.was_offline:
+            await self.client.workspaces.update(workspace.id, availability_state="ONLINE")
+        elif workspace.availability_state == "ONLINE":  # a BUSY one may have a session that needs positions now
+            with suppress(SightlineError, TimeoutError):
+                self.may_be_shared = await self._hears_another() is not None
+                if self.may_be_shared:
+                    log_line("other_device", level="warning", advice=OTHER_DEVICE)
+
+    async def must_leave(self, *, has_failed: bool) -> bool:
+        """Whether nobody works for the workspace from now on. That another device goes on is logged.
+
+        A device that failed at its start leaves a workspace as it found it: its next start goes on with a session.
+        """
+        if not self.is_online or (has_failed and not self.was_offline):
+            return False
+        if not self.may_be_shared:
+            return True
+        with suppress(SightlineError, TimeoutError):
+            if (kept := await self._hears_another()) is not None:
+                availability, advice = str(kept.availability_state), "Another device of the workspace goes on."
+                log_line("availability_kept", workspace=kept.slug, availability=availability, advice=advice)
+                return False
         return True
-    return workspace.availability_state == "BUSY" or workspace.last_seen_at is None
 
+    async def _read(self) -> Workspace:
+        return await self.client.workspaces.get(str((await self.client.me()).workspace_id))
 
-async def _is_kept_online(client: AsyncSightline) -> bool:
-    """Return whether another device goes on for the workspace, so that it stays as it is, which is then logged."""
-    kept = await _hears_another(client)
-    if kept is not None:
-        availability, advice = str(kept.availability_state), "Another device of the workspace goes on."
-        log_line("availability_kept", workspace=kept.slug, availability=availability, advice=advice)
-    return kept is not None
+    async def _hears_another(self) -> Workspace | None:
+        """Return the workspace if heartbeats arrive for it while this device sends none.
 
-
-async def _hears_another(client: AsyncSightline) -> Workspace | None:
-    """Return the workspace if heartbeats arrive for it while this device sends none; None also if that is not known."""
-    workspace_id, before = "", None
-    for _ in range(1 + LISTENS):
-        try:
+        Raises:
+            SightlineError, TimeoutError: It is not known.
+        """
+        with anyio.fail_after(LISTEN_ANSWER_S):
+            before = await self._read()
+        for _ in range(LISTENS):
+            await anyio.sleep(LISTEN_EVERY_S)
             with anyio.fail_after(LISTEN_ANSWER_S):
-                workspace_id = workspace_id or str((await client.me()).workspace_id)
-                workspace = await client.workspaces.get(workspace_id)
-        except (SightlineError, TimeoutError):
-            return None
-        before = before or workspace
-        if workspace.last_seen_at != before.last_seen_at:
-            return workspace
-        await anyio.sleep(LISTEN_EVERY_S)
-    return None
+                workspace = await self.client.workspaces.get(before.id)
+            if workspace.last_seen_at != before.last_seen_at:
+                return workspace
+        return None
