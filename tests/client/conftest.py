@@ -20,6 +20,7 @@ def dev() -> Iterator[dict[str, Any]]:
     with open_data_directory() as directory:
         line = [*COMMAND, "dev", "--json", "--port", "0", "--data-dir", str(directory)]
         env = os.environ | {"SIGHTLINE_FRAME_SIGNING": "request", "SIGHTLINE_VIDEO_CLIP_SECONDS": "10"}
+        env |= {"SIGHTLINE_DISPATCH_ACK_SECONDS": "60"}  # on a busy machine the device takes longer than 10 s
         process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         try:

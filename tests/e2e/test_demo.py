@@ -65,7 +65,9 @@ def test_demo_does_the_main_job_and_leaves_a_console_that_knows_its_consumer(dat
 def a_dev(directory: Path) -> Iterator[dict[str, Any]]:
     """What `sightline dev --escrow` prints."""
     command = [sys.executable, "-m", "sightline.cli", "dev", "--escrow", "--json", "--port", "0"]
-    with subprocess.Popen([*command, "--data-dir", str(directory)], stdout=subprocess.PIPE, text=True) as dev:
+    env = os.environ | {"SIGHTLINE_DISPATCH_ACK_SECONDS": "60"}  # on a busy machine the device takes longer than 10 s
+    line = [*command, "--data-dir", str(directory)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=env) as dev:
         assert dev.stdout is not None
         try:
             yield json.loads(dev.stdout.readline())
