@@ -72,10 +72,10 @@ serve: $(VENV)/.runtime
 	$(BIN)/sightline serve $(ARGS)
 
 test: $(VENV)/.dev
-	$(PYTEST) -n $(WORKERS) -m "not interop and not image and not servers" $(ARGS)
+	$(PYTEST) -n $(WORKERS) -m "not interop and not image and not servers and not nightly" $(ARGS)
 
 test-servers: $(VENV)/.dev
-	$(PYTEST) -n $(SERVER_WORKERS) --dist load -m "not interop and not image and servers" $(ARGS)
+	$(PYTEST) -n $(SERVER_WORKERS) --dist load -m "not interop and not image and servers and not nightly" $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -123,7 +123,8 @@ nightly: $(VENV)/.dev
 	SIGHTLINE_ESCROW_EXAMPLES=1000 $(BIN)/python -m pytest tests/chain/contracts/test_escrow_invariants.py
 	SIGHTLINE_API_LONG=1 $(BIN)/python -m pytest tests/http/test_schemathesis.py
 	SIGHTLINE_KILL_ROUNDS=50 $(BIN)/python -m pytest tests/e2e/test_crash.py
-	SIGHTLINE_FORGE_CALLS=100000 SIGHTLINE_DRILL_SESSIONS=1000 SIGHTLINE_KILL_ROUNDS=50 SIGHTLINE_DURABILITY_DEVICES=1000 SIGHTLINE_FIRST_START_KILLS=20 SIGHTLINE_FAULT_MINUTES=2 WEBHOOK_KILLS=20 SIGHTLINE_ATTACK_SECONDS=20 SIGHTLINE_UPLINK_SECONDS=60 ./scripts/interop.sh $(ARGS)
+	$(PYTEST) -n $(SERVER_WORKERS) -m "nightly and not interop and not image"
+	SIGHTLINE_NIGHT=1 SIGHTLINE_FORGE_CALLS=100000 SIGHTLINE_DRILL_SESSIONS=1000 SIGHTLINE_KILL_ROUNDS=50 SIGHTLINE_DURABILITY_DEVICES=1000 SIGHTLINE_FIRST_START_KILLS=20 SIGHTLINE_FAULT_MINUTES=2 WEBHOOK_KILLS=20 SIGHTLINE_ATTACK_SECONDS=20 SIGHTLINE_UPLINK_SECONDS=60 ./scripts/interop.sh $(ARGS)
 	./scripts/nightly_image.sh && $(BIN)/python -m pytest -m image tests/deploy
 	$(MAKE) nemesis minutes=20 seed=$$(date +%Y%m%d)
 	$(MAKE) cluster-soak seed=$$(date +%Y%m%d)

@@ -18,9 +18,28 @@ tests() {
   .venv/bin/python -m pytest "$@" || [ $? = 5 ]
 }
 
-for bring in scripts/interop_*.sh; do
-  timed bash "$bring"
+# Those that use apt one after the other, because it locks; the others beside them: a download waits more than it computes.
+bring() {
+  local script
+  for script in "$@"; do
+    timed bash "$script" || return 1
+  done
+}
+
+mapfile -t with_apt < <(grep -l apt-get scripts/interop_*.sh)
+mapfile -t others < <(grep -L apt-get scripts/interop_*.sh)
+bring "${with_apt[@]}" &
+apt_lane=$!
+bring "${others[@]}"
+wait "$apt_lane"
+# `make nightly` runs those marked `nightly` too.
+gate=" and not nightly"
+[ -z "${SIGHTLINE_NIGHT:-}" ] || gate=""
+# The files that have such tests: to import all the others takes each process half a minute on a slow machine.
+mapfile -t files < <(grep -rlE "mark\.(interop|alone)" tests --include="*.py" | sed "s|/conftest.py$||")
+for argument in "$@"; do
+  [ ! -e "${argument%%::*}" ] || files=()
 done
 echo "-- SIGHTLINE_KILL_SEED=$SIGHTLINE_KILL_SEED"
-timed tests -m "interop and not alone" -n 3 --dist loadfile --no-loadscope-reorder --durations=15 "$@"
-timed tests -m "interop and alone" --durations=15 "$@"
+timed tests -m "interop and not alone$gate" -n 3 --dist loadfile --no-loadscope-reorder --durations=15 "${files[@]}" "$@"
+timed tests -m "interop and alone$gate" --durations=15 "${files[@]}" "$@"

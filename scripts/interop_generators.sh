@@ -8,5 +8,5 @@ kept .interop/generators scripts/interop_generators.sh
 # Installed commands hold the path of their Python: the kept folder's own, which outlives this checkout, and not the link's.
 store=$(readlink -f .interop/generators)
 .venv/bin/python -m venv --clear "$store/venv"
-"$store/venv/bin/python" -m pip install --quiet --disable-pip-version-check openapi-python-client==0.29.1
+"$store/venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check openapi-python-client==0.29.1
 touch "$store/done"

@@ -5,7 +5,7 @@ the command line of a server. Nobody has to mark a test; a test that starts a se
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -60,6 +60,15 @@ LONG: Final = (
 )
 """Files that take longest. They run first, in this order, so that no process works alone at the end."""
 _FIRST: Final = {file: place for place, file in enumerate(LONG)}
+
+
+def rest_at_night(values: Iterable[Any], *, gate: int) -> list[Any]:
+    """Return the values of a parameter: the first `gate` of them run in the gate, the others in `make nightly`."""
+    night = [pytest.mark.nightly("the same test, with the first of its values")]
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[] if place < gate else night)
+        for place, value in enumerate(values)
+    ]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -151,7 +151,7 @@ def test_an_engine_without_its_settings_is_refused_before_anything_starts() -> N
     assert "SIGHTLINE_VIDEO_BACKEND=mediamtx needs SIGHTLINE_VIDEO_MEDIAMTX_URL" in done.stderr
 
 
-KILLS: Final = int(os.environ.get("SIGHTLINE_FIRST_START_KILLS", "5"))
+KILLS: Final = int(os.environ.get("SIGHTLINE_FIRST_START_KILLS", "3"))
 """`make nightly` runs 20. The seed draws the moments."""
 SEED: Final = os.environ.get("SIGHTLINE_KILL_SEED", "1")
 

@@ -16,6 +16,7 @@ from sightline_client import AsyncSightline, RetryPolicy, Sightline, SightlineEr
 from tests.client.api import Api
 from tests.client.losing_proxy import LosingProxy, losing_proxy
 from tests.e2e.server import Server, Tenant, a_tenant, go_online
+from tests.groups import rest_at_night
 
 CALLS = int(os.environ.get("SDK_CALLS", "35"))
 PLACES = {"trio": (1.0, 1.0), "asyncio": (2.0, 2.0), "sync": (3.0, 3.0), "cancelled": (4.0, 4.0)}
@@ -66,7 +67,7 @@ async def start_assigned(url: str, operator: Tenant) -> None:
             await trio.sleep(0.05)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", rest_at_night(CLIENTS, gate=1))
 @pytest.mark.timeout(1800)
 async def test_lost_requests_and_answers_neither_double_a_session_nor_leave_one_open(
     running_server: Server, client: str, record_property: Callable[[str, object], None]

@@ -8,6 +8,7 @@ import pytest
 from tests.cluster.nemesis.claims import judge
 from tests.cluster.nemesis.run import Outcome, Plan, report, run
 from tests.cluster.nemesis.system import Arrangement
+from tests.groups import rest_at_night
 
 # If a server dies while a request is being sent, httpx leaves the request's body to the garbage collector.
 pytestmark = [
@@ -21,10 +22,10 @@ pytestmark = [
 
 @pytest.mark.parametrize(
     ("arrangement", "faults"),
-    [
-        (Arrangement.SERVERS, "SIGSTOP 8 s,nats kill -9"),
-        (Arrangement.WORKERS, "worker kill -9"),
-    ],
+    rest_at_night(
+        [(Arrangement.SERVERS, "SIGSTOP 8 s,nats kill -9"), (Arrangement.WORKERS, "worker kill -9")],
+        gate=1,
+    ),
     ids=lambda value: value.value if isinstance(value, Arrangement) else "",
 )
 async def test_faults_of_several_servers_lose_and_double_nothing(

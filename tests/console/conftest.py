@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
-from tests.console.people import PATIENCE_MS, ConsoleServer, a_browser
+from tests.console.people import PATIENCE_MS, ConsoleServer, launched
 
 HERE = Path(__file__).parent
 expect.set_options(timeout=PATIENCE_MS)
@@ -20,8 +20,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with a_browser() as browser:
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    with launched(playwright, is_whole=False) as browser:
         yield browser
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import ConsoleServer, a_tab, camera_link, come_online, sign_up
@@ -53,6 +54,7 @@ def test_without_the_map_the_form_stays(browser: Browser, server: ConsoleServer)
         assert consumer.problems == []
 
 
+@pytest.mark.nightly("tests/console/files/test_units.py::test_the_units_of_the_console_hold")
 def test_in_arabic_the_map_has_arabic_names_and_units(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=OSLO) as consumer:
         sign_up(consumer, "Harbour Watch", "CONSUMER")

@@ -5,6 +5,7 @@ import io
 import json
 import re
 
+import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
@@ -54,6 +55,7 @@ def is_closed(route: Route) -> None:
     route.fulfill(response=answer, body=json.dumps(body))
 
 
+@pytest.mark.nightly("tests/console/test_statements.py::test_a_month_shows_what_was_charged_and_earned_and_gives_files")
 def test_a_closed_month_names_its_invoice_and_says_what_waits_in_the_contract(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url, place=VILNIUS) as tab:

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.console.people import ConsoleServer, a_tab, sign_up
@@ -56,6 +57,9 @@ def test_every_list_says_that_it_loads_and_offers_to_try_again_when_it_failed(br
         review.done(tab)
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_faults.py::test_every_screen_recovers_when_the_server_is_killed_and_started_again"
+)
 def test_a_page_that_does_not_reach_the_server_says_so_and_begins_when_it_does(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url) as tab:

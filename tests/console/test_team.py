@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
+import pytest
 from eth_account import Account
 from playwright.sync_api import Browser, expect
 
@@ -123,6 +124,7 @@ def test_team_makes_limited_keys_members_and_webhooks(browser: Browser, server: 
         review.done(tab)
 
 
+@pytest.mark.nightly("tests/console/test_team.py::test_team_makes_limited_keys_members_and_webhooks")
 def test_team_shows_what_another_program_changed_and_why_a_webhook_does_not_arrive(
     browser: Browser, server: ConsoleServer
 ):
@@ -164,6 +166,7 @@ def sign_in_again(tab: Tab) -> None:
     tab.click("#test-wallet")
 
 
+@pytest.mark.nightly("tests/console/test_team.py::test_team_makes_limited_keys_members_and_webhooks")
 def test_an_invited_wallet_decides_and_chooses_between_its_workspaces(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url, place=TOKYO) as owner, a_tab(browser, server.url, place=TOKYO) as guest:

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-ROUNDS: Final = int(os.environ.get("SIGHTLINE_KILL_ROUNDS", "5"))
+ROUNDS: Final = int(os.environ.get("SIGHTLINE_KILL_ROUNDS", "3"))
 """`make nightly` runs 50."""
 SEED: Final = os.environ.get("SIGHTLINE_KILL_SEED", "1")
 

@@ -3,7 +3,7 @@
 import socket
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import psutil
@@ -12,6 +12,7 @@ import pytest
 from sightline.system.server_address_file import read_server_addresses
 from tests.client.api import Api
 from tests.e2e.server import Server, a_tenant, until
+from tests.groups import rest_at_night
 
 DESCRIPTORS = 128
 CALLERS = 300
@@ -28,7 +29,10 @@ def child_of(server: Server, word: str) -> psutil.Process | None:
     return found
 
 
-@pytest.mark.parametrize("word", ["sightline.chain.embedded", "sightline.video.worker", "postgres_child"])
+CHILDREN: Final = ["sightline.chain.embedded", "sightline.video.worker", "postgres_child"]
+
+
+@pytest.mark.parametrize("word", rest_at_night(CHILDREN, gate=1))
 async def test_a_crowd_of_callers_leaves_enough_to_restart_a_child(data_directory: Path, word: str) -> None:
     server = Server(data_directory, descriptors=DESCRIPTORS)
     try:

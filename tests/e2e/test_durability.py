@@ -23,8 +23,9 @@ SINGLE_DEVICES: Final = 6
 BATCH_DEVICES: Final = 2
 BATCH: Final = 50
 ROUNDS: Final = 3
-DEVICES: Final = int(os.environ.get("SIGHTLINE_DURABILITY_DEVICES", "500"))
-"""Of the loads of `bench.durability`; `make nightly` has 1,000."""
+DEVICES: Final = int(os.environ.get("SIGHTLINE_DURABILITY_DEVICES", "120"))
+OPERATORS: Final = max(1_000, 4 * DEVICES)
+"""Of the loads of `bench.durability`; `make nightly` has 1,000 and 4,000."""
 PER_ROUND: Final = (500, 3_000)
 """Heartbeats acknowledged in a round before the server is killed."""
 
@@ -117,7 +118,7 @@ async def test_every_acknowledged_heartbeat_survives_kill_9_at_full_speed(server
 @pytest.mark.interop
 @pytest.mark.timeout(600)
 async def test_nothing_acknowledged_is_lost_under_any_of_the_loads_that_are_measured() -> None:
-    command = [sys.executable, "-m", "bench.durability", "--devices", str(DEVICES), "--operators", str(4 * DEVICES)]
+    command = [sys.executable, "-m", "bench.durability", "--devices", str(DEVICES), "--operators", str(OPERATORS)]
     done = await trio.run_process(command, cwd=ROOT, capture_stdout=True, check=False)
     sys.stdout.write(done.stdout.decode())
     assert done.returncode == 0, done.stdout.decode()

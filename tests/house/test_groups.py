@@ -21,6 +21,22 @@ def test_each_smoke_claim_has_its_test(claim: str) -> None:
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
+def test_the_gate_proves_in_another_test_what_a_test_at_night_proves() -> None:
+    tests: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        file = path.relative_to(ROOT).as_posix()
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                tests[f"{file}::{node.name}"] = [
+                    str(ast.literal_eval(mark.args[0]))
+                    for mark in node.decorator_list
+                    if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.nightly"
+                ]
+    at_night = {name: named[0] for name, named in tests.items() if named}
+    assert at_night
+    assert {name for name, other in at_night.items() if other not in tests or other in at_night} == set()
+
+
 def a_command() -> list[str]:
     return [sys.executable, "-m", "sightline.cli", "serve"]
 

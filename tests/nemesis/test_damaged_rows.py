@@ -12,6 +12,7 @@ import trio
 from sightline_client import ApiError
 from tests.client.api import Api
 from tests.e2e.server import Server, until
+from tests.groups import rest_at_night
 from tests.nemesis.parts import ExternalPostgres, on_database
 from tests.nemesis.restored_money import FUNDS, consumer_has, end_and_settle, film_until
 from tests.nemesis.test_clock_steps import a_pair
@@ -45,7 +46,7 @@ async def revive(server: Server, session_id: str) -> "subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("damage", ["{}", '{"state": null}'])
+@pytest.mark.parametrize("damage", rest_at_night(['{"state": null}', "{}"], gate=1))
 async def test_a_damaged_row_stops_its_session_only(server: Server, postgres: ExternalPostgres, damage: str) -> None:
     await server.start()
     pair = await a_pair(server)

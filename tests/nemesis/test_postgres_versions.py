@@ -13,6 +13,7 @@ import pytest
 from sightline.storage.embedded.postgres_account import choose_account
 from sightline.storage.embedded.postgres_child import find_binaries, lay_out, prepare_socket_directory
 from tests.e2e.server import Server
+from tests.groups import rest_at_night
 from tests.nemesis.parts import ROLE, on_database
 from tests.nemesis.restored_money import FUNDS, consumer_has, end_and_settle, film_until
 from tests.nemesis.test_clock_steps import a_pair
@@ -72,7 +73,7 @@ async def a_cluster(directory: Path, version: int) -> AsyncIterator[EarlierPostg
         postgres.kill()
 
 
-@pytest.mark.parametrize("version", sorted(BINARIES))
+@pytest.mark.parametrize("version", rest_at_night(sorted(BINARIES), gate=1))
 async def test_money_is_moved_once_on_an_earlier_postgres(data_directory: Path, version: int) -> None:
     (home := data_directory / "server").mkdir()
     async with a_cluster(data_directory, version) as postgres:

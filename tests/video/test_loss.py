@@ -16,6 +16,7 @@ import trio
 
 from sightline.ports.video import Frame, FrameMissing, FrameMissingReason, FrameQuery
 from sightline_client.video.assets import CLIP_FRAMES, CLIP_RATE, clip_path
+from tests.groups import rest_at_night
 from tests.video.support.harness import a_frame, a_rig, a_session_id, counter_of, play_json, publishing
 from tests.video.support.lossy import LossyLink
 
@@ -55,7 +56,7 @@ def psnr(one: np.ndarray, other: np.ndarray) -> float:
     return float(10 * np.log10(255**2 / max(error, 1e-9)))
 
 
-@pytest.mark.parametrize(("loss", "jitter_ms", "seed"), [(0.02, 50.0, 11), (0.05, 50.0, 14)])
+@pytest.mark.parametrize(("loss", "jitter_ms", "seed"), rest_at_night([(0.05, 50.0, 14), (0.02, 50.0, 11)], gate=1))
 async def test_no_damaged_picture_is_served_and_pictures_come_back_within_two_seconds(
     clip_pictures: list[np.ndarray], loss: float, jitter_ms: float, seed: int
 ):

@@ -13,6 +13,7 @@ from tests.chain.contracts import test_escrow_opens as opens
 from tests.chain.contracts.escrow_world import EscrowWorld, escrow_world, funded
 from tests.chain.contracts.ground import DirectGround, compiled
 from tests.chain.evm import RevertedError
+from tests.groups import rest_at_night
 
 SOURCE = (SOURCES / "SessionEscrow.vy").read_text(encoding="ascii")
 
@@ -111,7 +112,7 @@ def with_bug(bug: Bug) -> bytes:
     return compiled(SOURCE.replace(bug.found, bug.planted), OptimizationLevel.NONE)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", rest_at_night(BUGS, gate=10), ids=lambda bug: bug.name)
 def test_a_planted_bug_is_caught(shared_world: EscrowWorld, bug: Bug) -> None:
     ground = shared_world.ground
     assert isinstance(ground, DirectGround)

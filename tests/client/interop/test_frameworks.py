@@ -14,6 +14,7 @@ import pytest
 import simplejpeg
 
 from tests.client.interop.scripted_model import ANSWER, TOOLS, scripted_model
+from tests.groups import rest_at_night
 
 pytestmark = pytest.mark.interop
 ROOT: Final = Path(__file__).parents[3]
@@ -28,7 +29,7 @@ JPEG: Final = re.compile(r"/9j/[A-Za-z0-9+/=]{2000,}")
 """A JPEG of some size in Base64."""
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", rest_at_night(PROGRAMS, gate=1))
 def test_an_agent_of_each_framework_sees_a_frame_and_ends_its_view(name: str, dev: dict[str, Any]) -> None:
     env = os.environ | {"SIGHTLINE_URL": dev["url"], "SIGHTLINE_API_KEY": dev["consumerKey"]}
     with scripted_model({"lat": dev["lat"], "lng": dev["lng"]}) as (url, requests):

@@ -11,6 +11,8 @@ from typing import Any, Final
 import pytest
 import simplejpeg
 
+from tests.groups import rest_at_night
+
 pytestmark = pytest.mark.interop
 ROOT: Final = Path(__file__).parents[3]
 INSPECTOR: Final = ROOT / ".interop" / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
@@ -41,7 +43,7 @@ class Inspector:
         return found
 
 
-@pytest.fixture(params=["http", "stdio"])
+@pytest.fixture(params=rest_at_night(["http", "stdio"], gate=1))
 def inspector(request: pytest.FixtureRequest, dev: dict[str, Any], tmp_path: Path) -> Inspector:
     url, key = dev["url"], dev["consumerKey"]
     if request.param == "http":

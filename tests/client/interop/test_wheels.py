@@ -14,6 +14,7 @@ import pytest
 import simplejpeg
 
 from sightline_client.video.assets import clip_path
+from tests.groups import rest_at_night
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 ROOT: Final = Path(__file__).parents[3]
@@ -86,7 +87,7 @@ def install(bin_directory: Path, *what: str | Path) -> None:
     run([*UV, "pip", "install", *target, *map(str, what)], bin_directory)
 
 
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize("version", rest_at_night(PYTHONS, gate=1))
 def test_the_client_is_light_typed_and_runs_its_readme_outside_of_the_checkout(
     wheels: Path, dev: dict[str, Any], version: str, tmp_path: Path
 ) -> None:
@@ -153,7 +154,7 @@ def test_a_camera_box_films_and_a_consumer_watches_without_the_servers_package(
     assert "pip install sightline-live" in fund
 
 
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize("version", rest_at_night(PYTHONS, gate=1))
 def test_the_server_runs_its_demo_from_the_wheels(wheels: Path, version: str, tmp_path: Path) -> None:
     bin_directory = environment(tmp_path / "venv", PYTHONS[version])
     install(bin_directory, "--require-hashes", "-r", ROOT / "requirements.lock")

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
@@ -118,6 +119,9 @@ def test_a_price_above_the_wallets_own_limits_is_not_requested_and_leads_to_them
         assert consumer.problems == []
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_asking.py::test_a_price_above_the_wallets_own_limits_is_not_requested_and_leads_to_them"
+)
 def test_more_time_than_the_wallets_limits_allow_is_not_bought_and_a_refused_payment_says_why(
     browser: Browser, server: ConsoleServer
 ):
@@ -184,6 +188,9 @@ def test_a_request_that_is_asked_for_again_has_its_place_and_instructions(browse
         assert consumer.problems == []
 
 
+@pytest.mark.nightly(
+    "tests/console/test_map.py::test_a_place_is_found_by_name_click_and_keyboard_and_its_coverage_is_shown"
+)
 def test_the_circle_of_a_chosen_place_can_be_seen(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=LUND) as consumer:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
@@ -194,6 +201,9 @@ def test_the_circle_of_a_chosen_place_can_be_seen(browser: Browser, server: Cons
             consumer.until(CIRCLE_CAN_BE_SEEN, radius)
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_phones.py::test_of_two_phones_with_one_key_one_films_and_the_other_can_take_over"
+)
 def test_the_camera_has_a_menu_and_the_phone_can_be_given_back(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=LUND) as phone:

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from tests.console.people import (
@@ -51,6 +52,9 @@ def test_a_camera_that_comes_online_shows_the_request_that_waits_there(browser: 
         review.done(consumer, operator)
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_at_the_place.py::test_a_camera_that_comes_online_shows_the_request_that_waits_there"
+)
 def test_film_with_this_device_makes_one_key_and_is_offered_at_the_job_until_its_end(
     browser: Browser, server: ConsoleServer
 ):

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
@@ -39,6 +40,9 @@ def copied(tab: Tab) -> str:
     return text
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_ending.py::test_a_view_that_was_ended_on_another_device_leaves_its_receipt_here"
+)
 def test_a_view_ends_when_the_question_is_answered_and_its_receipt_can_be_copied_and_printed(
     browser: Browser, server: ConsoleServer
 ):

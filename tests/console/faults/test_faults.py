@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
@@ -54,6 +55,9 @@ def test_the_player_says_soon_that_the_camera_is_gone_and_plays_soon_after_its_r
         review.done(consumer, operator)
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_faults.py::test_the_player_says_soon_that_the_camera_is_gone_and_plays_soon_after_its_return"
+)
 def test_an_offline_phone_pauses_the_meter_and_goes_on_when_it_is_back(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=LISBON) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")

@@ -1,5 +1,6 @@
 """Where the focus goes when the button that had it is gone, and where people go whose sign-in is over."""
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import ConsoleServer, Tab, a_tab, add_funds, sign_up
@@ -32,6 +33,7 @@ def focused(tab: Tab) -> str:
     return text
 
 
+@pytest.mark.nightly("tests/console/test_keyboard.py::test_a_view_is_requested_and_cancelled_by_keyboard_alone")
 def test_each_step_of_the_start_takes_the_focus_from_the_one_before(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=BRNO) as tab:
         tab.page.goto(tab.url)
@@ -57,6 +59,7 @@ def test_each_step_of_the_start_takes_the_focus_from_the_one_before(browser: Bro
         assert tab.problems == []
 
 
+@pytest.mark.nightly("tests/console/test_keyboard.py::test_a_view_is_requested_and_cancelled_by_keyboard_alone")
 def test_a_screen_does_not_take_the_focus_from_a_field(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=BRNO) as tab:
         sign_up(tab, "Harbour Watch", "CONSUMER")
@@ -92,6 +95,7 @@ def test_who_signs_in_again_comes_back_to_the_screen(browser: Browser, server: C
         assert tab.page.url.endswith("#/start"), "who signed out begins at the start"
 
 
+@pytest.mark.nightly("tests/console/test_keyboard.py::test_a_view_is_requested_and_cancelled_by_keyboard_alone")
 def test_who_takes_a_question_back_is_at_the_button_that_asked_also_on_a_slow_device(
     browser: Browser, server: ConsoleServer
 ):

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
@@ -14,6 +15,7 @@ from tests.console.people import (
 GAVLE = (60.674880, 17.141273)
 
 
+@pytest.mark.nightly("tests/console/test_walk.py::test_a_stranger_gets_to_a_verified_receipt_by_clicks")
 def test_a_view_that_is_about_to_end_says_so_and_is_extended_by_one_press(browser: Browser, server: ConsoleServer):
     with all_three(browser, server.url, GAVLE) as (consumer, operator, phone):
         consumer.go("buy")

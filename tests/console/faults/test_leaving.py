@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
@@ -29,6 +30,7 @@ def amount(tab: Tab, selector: str) -> float:
     return float(tab.page.inner_text(selector).split()[0])
 
 
+@pytest.mark.nightly("tests/console/faults/test_leaving.py::test_a_view_is_ended_from_the_bar_of_another_screen")
 def test_a_running_view_is_shown_on_every_screen_and_ends_after_its_page_was_closed(
     browser: Browser, server: ConsoleServer
 ):
@@ -95,6 +97,7 @@ def test_a_view_is_ended_from_the_bar_of_another_screen(browser: Browser, server
         expect(consumer.page.locator(".running")).to_have_count(0, timeout=PATIENCE_MS)
 
 
+@pytest.mark.nightly("tests/console/faults/test_leaving.py::test_a_view_is_ended_from_the_bar_of_another_screen")
 def test_signing_out_during_a_view_says_first_that_it_goes_on(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=STAVANGER) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")

@@ -1,5 +1,6 @@
 """A menu closes when its user has turned to something else, and what costs money says so on its button."""
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import PHONE, ConsoleServer, a_tab, add_funds, camera_link, come_online, request_view, sign_up
@@ -13,6 +14,7 @@ BUTTONS_ARE_INSIDE = """() => {
 }"""
 
 
+@pytest.mark.nightly("tests/console/test_keyboard.py::test_a_view_is_requested_and_cancelled_by_keyboard_alone")
 def test_a_menu_closes_by_escape_by_a_press_elsewhere_by_another_page_and_by_a_job(
     browser: Browser, server: ConsoleServer
 ):

@@ -20,6 +20,7 @@ WRITTEN = (
 NO_PLACE = ("95.1, 13.4", "52.5", "https://example.com/")
 
 
+@pytest.mark.nightly("tests/console/files/test_units.py::test_the_units_of_the_console_hold")
 def test_a_place_is_understood_in_every_way_that_people_write_coordinates(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url) as consumer:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
@@ -69,6 +70,7 @@ def test_a_refused_position_is_explained_with_its_remedy(browser: Browser, serve
         ("NotReadableError", "Another program uses the camera"),
     ],
 )
+@pytest.mark.nightly("tests/console/faults/test_own_words.py::test_a_refused_position_is_explained_with_its_remedy")
 def test_each_error_of_a_camera_is_explained_in_its_own_words(
     browser: Browser, server: ConsoleServer, name: str, said: str
 ):

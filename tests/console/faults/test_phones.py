@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.console.people import (
@@ -126,6 +127,9 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             expect(later.locator(JOBS)).to_have_count(0)
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_phones.py::test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab"
+)
 def test_a_job_is_declined_on_the_page_that_lists_it_and_its_request_stays_open(
     browser: Browser, server: ConsoleServer
 ):
@@ -193,6 +197,7 @@ def test_a_phone_without_a_position_says_so_at_its_top_and_asks_again_without_a_
         review.done(consumer, operator, phone)
 
 
+@pytest.mark.nightly("tests/console/test_walk.py::test_a_stranger_gets_to_a_verified_receipt_by_clicks")
 def test_a_camera_with_light_and_zoom_offers_them_and_another_does_not(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url) as operator, a_tab(browser, server.url, PHONE, place=KEMI) as phone:
@@ -287,6 +292,9 @@ def test_a_phone_without_a_camera_gets_no_request_until_it_can_film_again(browse
         review.done(consumer, operator, phone)
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_phones.py::test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab"
+)
 def test_an_operator_that_declines_late_is_told_how_long_others_are_asked_before_it(
     browser: Browser, server: ConsoleServer
 ):
@@ -303,6 +311,7 @@ def test_an_operator_that_declines_late_is_told_how_long_others_are_asked_before
         review.done(consumer, operator, phone)
 
 
+@pytest.mark.nightly("tests/console/test_walk.py::test_a_stranger_gets_to_a_verified_receipt_by_clicks")
 def test_the_clocks_of_a_camera_and_of_a_running_view_stop_at_the_longest_time(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=PORVOO) as consumer, a_tab(browser, server.url) as operator:
         sign_up(consumer, "Harbour Watch", "CONSUMER")
@@ -391,6 +400,9 @@ def test_of_two_phones_with_one_key_one_films_and_the_other_can_take_over(browse
         review.done(consumer, operator)
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_phones.py::test_of_two_phones_with_one_key_one_films_and_the_other_can_take_over"
+)
 def test_a_phone_says_that_another_one_set_it_online_and_that_its_key_was_revoked(
     browser: Browser, server: ConsoleServer
 ):

@@ -45,6 +45,7 @@ def test_a_place_is_found_by_its_name_in_its_own_script(browser: Browser, server
         assert tab.problems == []
 
 
+@pytest.mark.nightly("tests/console/faults/test_place_field.py::test_a_place_is_found_by_its_name_in_its_own_script")
 def test_arrow_keys_choose_and_escape_closes(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url) as tab:
         open_buy(tab)
@@ -76,6 +77,7 @@ def test_arrow_keys_choose_and_escape_closes(browser: Browser, server: ConsoleSe
         expect(field).to_have_attribute("aria-expanded", "false")
 
 
+@pytest.mark.nightly("tests/console/faults/test_place_field.py::test_a_place_is_found_by_its_name_in_its_own_script")
 def test_enter_before_the_names_are_loaded_chooses_when_they_are(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url) as tab:
         open_buy(tab)
@@ -90,6 +92,7 @@ def test_enter_before_the_names_are_loaded_chooses_when_they_are(browser: Browse
         assert chosen(tab) == pytest.approx((30.06, 31.25), abs=0.05)
 
 
+@pytest.mark.nightly("tests/console/faults/test_place_field.py::test_a_place_is_found_by_its_name_in_its_own_script")
 def test_names_that_could_not_be_loaded_are_tried_again(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url) as tab:
         tab.allowed = (r"ERR_FAILED",)
@@ -102,6 +105,7 @@ def test_names_that_could_not_be_loaded_are_tried_again(browser: Browser, server
         tab.shows("[role=option]", "Cairo, Egypt")
 
 
+@pytest.mark.nightly("tests/console/faults/test_place_field.py::test_a_place_is_found_by_its_name_in_its_own_script")
 def test_what_is_no_name_and_no_coordinates_is_explained(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url) as tab:
         open_buy(tab)
@@ -113,6 +117,7 @@ def test_what_is_no_name_and_no_coordinates_is_explained(browser: Browser, serve
         tab.shows("#place-hint.bad", "This server knows no postcodes")
 
 
+@pytest.mark.nightly("tests/console/faults/test_place_field.py::test_a_place_is_found_by_its_name_in_its_own_script")
 def test_an_operator_names_the_city_that_they_cover(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url) as tab:
         sign_up(tab, "Pier Cams", "SUPPLIER")
@@ -139,6 +144,7 @@ def test_a_misspelt_name_offers_those_like_it_and_chooses_none_by_itself(browser
         assert tab.problems == []
 
 
+@pytest.mark.nightly("tests/console/faults/test_place_field.py::test_a_place_is_found_by_its_name_in_its_own_script")
 def test_a_place_that_was_named_in_one_tab_has_its_name_in_the_others(browser: Browser, server: ConsoleServer):
     with (
         a_tab(browser, server.url, place=TRONDHEIM) as consumer,

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from playwright.sync_api import Browser, Route, ViewportSize, expect
 
 from tests.console.people import (
@@ -42,6 +43,7 @@ def is_overlapping(route: Route) -> None:
     route.fulfill(response=answer, body=json.dumps(body))
 
 
+@pytest.mark.nightly("tests/console/test_screens.py::test_every_screen_of_a_view_is_accessible_and_fits")
 def test_a_price_is_short_and_says_why(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url, place=TALLINN) as tab:
@@ -57,6 +59,7 @@ def test_a_price_is_short_and_says_why(browser: Browser, server: ConsoleServer):
         review.done(tab)
 
 
+@pytest.mark.nightly("tests/console/test_screens.py::test_every_screen_of_a_view_is_accessible_and_fits")
 def test_a_view_with_a_long_title_is_read_on_a_phone_and_its_receipt_on_paper(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url, place=RIGA) as consumer, a_tab(browser, server.url) as operator:
@@ -121,6 +124,7 @@ def test_the_end_of_a_view_is_on_the_first_screen_of_a_phone(browser: Browser, s
         assert consumer.problems == operator.problems == []
 
 
+@pytest.mark.nightly("tests/console/test_screens.py::test_every_screen_of_a_view_is_accessible_and_fits")
 def test_a_notice_covers_no_button_and_is_gone_on_the_next_screen(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, PHONE) as tab:
         sign_up(tab, "Harbour Watch", "CONSUMER")
@@ -135,6 +139,7 @@ def test_a_notice_covers_no_button_and_is_gone_on_the_next_screen(browser: Brows
         expect(tab.page.locator(".notice")).to_have_count(0, timeout=1_000)
 
 
+@pytest.mark.nightly("tests/console/test_screens.py::test_every_screen_of_a_view_is_accessible_and_fits")
 def test_bars_do_not_stay_in_a_window_that_is_not_high(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, ZOOMED) as tab:
         sign_up(tab, "Harbour Watch", "CONSUMER")

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import ConsoleServer, Tab, a_tab, add_funds, camera_link, come_online, request_view, sign_up
@@ -69,6 +70,7 @@ def test_a_key_that_was_made_has_the_focus_and_one_that_is_revoked_leaves_it_nea
         assert tab.problems == []
 
 
+@pytest.mark.nightly("tests/console/sharing/test_shared.py::test_a_view_is_shared_by_a_link_that_can_be_revoked")
 def test_a_link_that_was_made_can_be_read_and_says_that_another_device_cannot_open_it(
     browser: Browser, server: ConsoleServer
 ):
@@ -105,6 +107,9 @@ def test_the_code_for_a_phone_says_at_a_loopback_address_what_to_do(browser: Bro
         assert tab.problems == []
 
 
+@pytest.mark.nightly(
+    "tests/console/test_map.py::test_a_place_is_found_by_name_click_and_keyboard_and_its_coverage_is_shown"
+)
 def test_where_nobody_is_a_wider_circle_shows_who_is_nearest(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url, place=HEL) as consumer, a_tab(browser, server.url) as operator:

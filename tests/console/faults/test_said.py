@@ -3,6 +3,7 @@
 import re
 
 import httpx
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
@@ -137,6 +138,7 @@ def test_the_camera_of_a_suspended_operator_says_so_and_never_just_that_it_is_of
         review.done(operator, phone)
 
 
+@pytest.mark.nightly("tests/console/test_walk.py::test_a_stranger_gets_to_a_verified_receipt_by_clicks")
 def test_a_place_whose_operator_films_for_the_caller_leads_to_that_view(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url, place=GRAZ) as consumer, a_tab(browser, server.url) as operator:
@@ -159,6 +161,7 @@ def test_a_place_whose_operator_films_for_the_caller_leads_to_that_view(browser:
         review.done(consumer, operator)
 
 
+@pytest.mark.nightly("tests/console/test_walk.py::test_a_stranger_gets_to_a_verified_receipt_by_clicks")
 def test_an_operator_reads_what_it_earns_first_and_a_receipt_names_who_ended_the_view(
     browser: Browser, server: ConsoleServer
 ):
@@ -235,6 +238,7 @@ def test_a_refund_is_on_the_receipt_of_the_consumer_and_named_in_its_movements(b
         review.done(consumer, operator)
 
 
+@pytest.mark.nightly("tests/console/test_walk.py::test_a_stranger_gets_to_a_verified_receipt_by_clicks")
 def test_operators_without_an_area_are_named_below_the_map(browser: Browser, server: ConsoleServer):
     review = Review()
     with (

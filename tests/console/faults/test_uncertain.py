@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, Geolocation, expect
 
 from tests.console.people import (
@@ -94,6 +95,9 @@ def test_a_lost_position_is_told_at_the_top_at_once_and_no_old_distance_is_told_
         review.done(consumer, operator, phone)
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_phones.py::test_a_phone_without_a_camera_gets_no_request_until_it_can_film_again"
+)
 def test_an_operator_without_an_open_camera_is_not_called_online(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, place=HAMAR) as operator:
         sign_up(operator, "Pier Cams", "SUPPLIER")
@@ -107,6 +111,7 @@ def test_an_operator_without_an_open_camera_is_not_called_online(browser: Browse
         assert operator.problems == []
 
 
+@pytest.mark.nightly("tests/console/test_walk.py::test_a_stranger_gets_to_a_verified_receipt_by_clicks")
 def test_a_request_that_the_viewer_cancels_leaves_no_bill_of_zero_on_the_phone(browser: Browser, server: ConsoleServer):
     with all_three(browser, server.url, VOSS) as (consumer, operator, phone):
         request_view(consumer, "The station")

@@ -12,6 +12,7 @@ from queue import Queue
 from threading import Thread
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, Route
 
 from tests.console.people import (
@@ -142,6 +143,9 @@ def test_a_job_is_shown_by_the_worker_of_a_phone_and_a_press_opens_it_on_the_cam
         assert phone.problems == []
 
 
+@pytest.mark.nightly(
+    "tests/console/files/test_push.py::test_a_job_is_shown_by_the_worker_of_a_phone_and_a_press_opens_it_on_the_camera"
+)
 def test_a_press_opens_the_job_at_the_desk_and_alerts_end_by_the_switch_also_during_a_renewal(
     browser: Browser, server: ConsoleServer
 ):

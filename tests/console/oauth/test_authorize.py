@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import httpx
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.oauth.host import AgentHost, an_agent_host, text_of
@@ -101,6 +102,9 @@ def refused_and_asked_again(host: AgentHost) -> str:
             return said
 
 
+@pytest.mark.nightly(
+    "tests/console/oauth/test_authorize.py::test_a_program_signs_in_through_the_console_buys_a_view_and_is_refused_after_revocation"
+)
 def test_a_request_for_access_says_what_is_wrong_and_warns_of_other_hosts(
     browser: Browser, server: ConsoleServer
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_place_is_found_by_its_postcode(browser: Browser, mapped: ConsoleServe
         ("North Street 3", "North Street 3, Rendsburg, Schleswig-Holstein, Germany"),
     ],
 )
+@pytest.mark.nightly("tests/console/streets/test_streets_shown.py::test_a_place_is_found_by_its_postcode")
 def test_a_street_is_found_by_its_name_with_and_without_its_town(
     browser: Browser, mapped: ConsoleServer, text: str, label: str
 ):
@@ -111,6 +112,7 @@ def test_a_street_is_found_by_its_name_with_and_without_its_town(
         assert tab.problems == []
 
 
+@pytest.mark.nightly("tests/console/test_map.py::test_without_the_map_the_form_stays")
 def test_a_map_whose_streets_do_not_arrive_shows_land_and_place(browser: Browser, mapped: ConsoleServer):
     with a_tab(browser, mapped.url, place=FENHAVEN) as tab:
         tab.allowed = (r"ERR_FAILED",)

@@ -22,6 +22,7 @@ from sightline.video.worker_template import open_template
 from sightline_client import Frame as JpegFrame
 from tests.client.api import Api
 from tests.e2e.server import PLACE, Server, Tenant, a_tenant, go_online, until
+from tests.groups import rest_at_night
 from tests.video.interop.browser import Page, a_browser
 from tests.video.support.harness import (
     SECRET,
@@ -224,7 +225,7 @@ async def publish_plainly(page: Page, whip_url: str, codec: str) -> None:
 
 
 @pytest.mark.alone  # at a high load this happens to most publications
-@pytest.mark.parametrize("codec", ["video/VP8", "video/H264"])
+@pytest.mark.parametrize("codec", rest_at_night(["video/VP8", "video/H264"], gate=1))
 async def test_a_browser_with_camera_and_microphone_publishes_to_it(client_script: Path, codec: str) -> None:
     async with adapted() as setup, a_browser(client_script) as (browser, url):
         made = await setup.backend.create_input(a_session_id())

@@ -10,6 +10,7 @@ import structlog
 import trio
 
 from sightline.ports.video import Frame, FrameQuery, MediaKind
+from tests.groups import rest_at_night
 from tests.video.interop.browser import Page, a_browser
 from tests.video.interop.firefox import a_firefox
 from tests.video.interop.test_chromium import watch
@@ -77,7 +78,9 @@ def assert_one_publisher(rig: Rig, first: Frame, last: Frame) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("", ""), (NO_UDP, NO_UDP), ("", NO_UDP)], ids=["udp", "tcp", "udp-to-tcp"]
+    ("before", "after"),
+    rest_at_night([("", ""), (NO_UDP, NO_UDP), ("", NO_UDP)], gate=1),
+    ids=["udp", "tcp", "udp-to-tcp"],
 )
 async def test_a_phone_that_comes_to_another_network_restarts_ice_and_stays_the_same_publisher(
     client_script: Path, network: Network, before: str, after: str
@@ -101,6 +104,9 @@ async def test_a_phone_that_comes_to_another_network_restarts_ice_and_stays_the_
         assert_one_publisher(rig, first, last)
 
 
+@pytest.mark.nightly(
+    "tests/video/interop/test_moving_phone.py::test_a_phone_that_comes_to_another_network_restarts_ice_and_stays_the_same_publisher"
+)
 async def test_a_phone_with_firefox_restarts_ice_and_stays_the_same_publisher(client_script: Path, network: Network):
     async with a_rig(options_of(network), host=network.server) as rig:
         made = await rig.backend.create_input(a_session_id())
@@ -115,6 +121,9 @@ async def test_a_phone_with_firefox_restarts_ice_and_stays_the_same_publisher(cl
             assert_one_publisher(rig, first, last)
 
 
+@pytest.mark.nightly(
+    "tests/video/interop/test_moving_phone.py::test_a_phone_that_comes_to_another_network_restarts_ice_and_stays_the_same_publisher"
+)
 async def test_a_viewer_that_comes_to_another_network_restarts_ice_and_plays_on(client_script: Path, network: Network):
     async with (
         a_rig(options_of(network), host=network.server) as rig,
@@ -172,6 +181,9 @@ async def test_sightline_publish_connects_again_from_another_address(network: Ne
     assert again_s < AIM_S
 
 
+@pytest.mark.nightly(
+    "tests/video/interop/test_moving_phone.py::test_sightline_publish_connects_again_from_another_address"
+)
 async def test_sightline_play_connects_again_from_another_address(network: Network):
     reports: list[dict[str, Any]] = []
     async with a_rig(options_of(network), host=network.server) as rig:

@@ -10,6 +10,7 @@ import pytest
 from sightline.domain.value import Value, replace
 from sightline.ports.video import MediaKind
 from sightline.video.options import IceServer, NetOptions, Options
+from tests.groups import rest_at_night
 from tests.video.interop.browser import a_browser
 from tests.video.interop.firefox import a_firefox
 from tests.video.interop.test_chromium import watch
@@ -40,7 +41,7 @@ def options_of(network: Network, *relays: IceServer) -> Options:
     return replace(options, ice_servers=relays, turn_secret=TURN_SECRET if relays else "")
 
 
-@pytest.mark.parametrize("codec", ["video/VP8", "video/H264"])
+@pytest.mark.parametrize("codec", rest_at_night(["video/VP8", "video/H264"], gate=1))
 async def test_chromium_publishes_and_plays_by_tcp_without_a_relay_where_udp_is_dropped(
     client_script: Path, network: Network, codec: str
 ):
@@ -184,7 +185,7 @@ def local_of(path: dict[str, Any], expected: dict[str, str]) -> dict[str, str]:
     return {name: path["local"][name] for name in expected}
 
 
-@pytest.mark.parametrize(("a_site", "expected"), ROWS, ids=[site.__name__ for site, _ in ROWS])
+@pytest.mark.parametrize(("a_site", "expected"), rest_at_night(ROWS, gate=4), ids=[site.__name__ for site, _ in ROWS])
 async def test_chromium_publishes_and_plays(
     client_script: Path, a_site: Callable[[], AbstractAsyncContextManager[Site]], expected: dict[str, str]
 ):
@@ -208,7 +209,7 @@ async def test_chromium_publishes_and_plays(
             assert local_of(await page.run("path()"), expected) == expected
 
 
-@pytest.mark.parametrize(("a_site", "expected"), ROWS, ids=[site.__name__ for site, _ in ROWS])
+@pytest.mark.parametrize(("a_site", "expected"), rest_at_night(ROWS, gate=1), ids=[site.__name__ for site, _ in ROWS])
 async def test_firefox_publishes_and_plays(
     client_script: Path, a_site: Callable[[], AbstractAsyncContextManager[Site]], expected: dict[str, str]
 ):

@@ -8,6 +8,7 @@ import structlog
 import trio
 
 from sightline.ports.video import Frame, FrameQuery
+from tests.groups import rest_at_night
 from tests.video.interop.browser import Page, a_browser
 from tests.video.interop.test_chromium import watch
 from tests.video.support.harness import Rig, a_frame, a_rig, a_session_id
@@ -40,7 +41,7 @@ async def picture_until(page: Page, *widths: int, within_s: float = 20) -> int:
             seen = later
 
 
-@pytest.mark.parametrize("codec", ["video/VP8", "video/H264"])
+@pytest.mark.parametrize("codec", rest_at_night(["video/VP8", "video/H264"], gate=1))
 async def test_of_three_layers_with_the_lowest_first_the_highest_that_arrives_is_shown(client_script: Path, codec: str):
     async with a_rig() as rig, a_browser(client_script) as (browser, url):
         made = await rig.backend.create_input(a_session_id())
@@ -59,7 +60,7 @@ async def test_of_three_layers_with_the_lowest_first_the_highest_that_arrives_is
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("codec", ["video/VP8", "video/H264"])
+@pytest.mark.parametrize("codec", rest_at_night(["video/VP8", "video/H264"], gate=1))
 async def test_each_viewer_gets_the_layer_that_its_link_carries(client_script: Path, codec: str):
     link = ShapedLink(rate_bps=NARROW_BPS, queue_max_s=0.3, shapes_uplink=False)
     links: dict[str, LossyLink] = {}

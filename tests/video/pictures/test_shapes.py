@@ -12,6 +12,7 @@ import simplejpeg
 import trio
 
 from sightline.ports.video import FrameQuery, PictureState
+from tests.groups import rest_at_night
 from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame, publishing
 
 BT601, BT709, UNTAGGED = 5, 1, 2
@@ -103,7 +104,7 @@ KINDS: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", rest_at_night(KINDS, gate=6))
 async def test_every_kind_of_video_gives_pictures_of_its_shape_and_colours(name: str, tmp_path: Path):
     codec, given, shown = KINDS[name]
     path = a_file(tmp_path / name, [encoded(codec, **{"count": 15} | given)])

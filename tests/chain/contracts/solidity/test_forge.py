@@ -1,6 +1,6 @@
 """SessionEscrow in forge, a second EVM: long random sequences of calls against its invariants I1 to I11.
 
-SIGHTLINE_FORGE_CALLS sets the calls for each invariant. The gate makes a few thousand and plants five of the bugs,
+SIGHTLINE_FORGE_CALLS sets the calls for each invariant. The gate makes a few hundred and plants two of the bugs,
 drawn by the seed; `make nightly` makes 100,000 and plants all of them.
 """
 
@@ -14,12 +14,12 @@ import pytest
 from tests.chain.contracts.solidity.forge import DEPTH, run_forge
 from tests.chain.contracts.test_escrow_planted_bugs import BUGS, Bug, with_bug
 
-CALLS = int(os.environ.get("SIGHTLINE_FORGE_CALLS", "2000"))
+CALLS = int(os.environ.get("SIGHTLINE_FORGE_CALLS", "500"))
 IS_LONG = CALLS >= 100_000
 SEED = int.from_bytes(hashlib.sha256(os.environ.get("SIGHTLINE_KILL_SEED", "1").encode()).digest()[:4])
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(6 * 3_600)]
-PLANTED = BUGS if IS_LONG else random.Random(SEED).sample(BUGS, 5)
+PLANTED = BUGS if IS_LONG else random.Random(SEED).sample(BUGS, 2)
 
 
 def test_no_sequence_of_calls_breaks_an_invariant() -> None:

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # requests cut by the kill
 ]
 
-ROUNDS: Final = int(os.environ.get("SIGHTLINE_KILL_ROUNDS", "4"))
+ROUNDS: Final = int(os.environ.get("SIGHTLINE_KILL_ROUNDS", "3"))
 SEED: Final = os.environ.get("SIGHTLINE_KILL_SEED", "1")
 Send = Callable[[], Awaitable[httpx2.Response]]
 
