@@ -200,7 +200,9 @@ class Demo:
         self._console.print(f"frame: {self._frame_path.resolve()}", highlight=False, soft_wrap=True)
         player = ("-m", "sightline_client.video.play", "--seconds", str(PLAY_S), "--json")
         played = json.loads(await self._local.run(*player, SIGHTLINE_WHEP_URL=str(session.whep_url)))
-        self._checks.true(f"frames played by WHEP in {PLAY_S} s", played["frames"] >= PLAY_S * FRAMES_PER_S_MIN, played["frames"])
+        self._checks.true(
+            f"frames played by WHEP in {PLAY_S} s", played["frames"] >= PLAY_S * FRAMES_PER_S_MIN, played["frames"]
+        )
 
     async def _first_frame(self, api: AsyncSightline, session_id: str) -> Frame:
         with trio.move_on_after(PATIENCE_S):

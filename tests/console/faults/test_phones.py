@@ -220,6 +220,9 @@ def test_a_camera_with_light_and_zoom_offers_them_and_another_does_not(browser: 
         review.done(operator, phone)
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_phones.py::test_a_phone_without_a_camera_gets_no_request_until_it_can_film_again"
+)
 def test_a_camera_that_stops_while_it_films_is_named_and_can_be_opened_again(browser: Browser, server: ConsoleServer):
     with (
         a_tab(browser, server.url, place=LOVIISA) as consumer,

@@ -88,6 +88,7 @@ def test_a_consumer_reads_that_the_operator_declined_and_the_name_of_the_place(b
         review.done(consumer, operator)
 
 
+@pytest.mark.nightly("tests/admin/test_administration.py::test_a_suspended_workspace_is_refused_and_its_sessions_end")
 def test_the_camera_of_a_suspended_operator_says_so_and_never_just_that_it_is_offline(
     browser: Browser, server: ConsoleServer
 ):
@@ -207,6 +208,9 @@ def test_an_operator_reads_what_it_earns_first_and_a_receipt_names_who_ended_the
         review.done(consumer, operator)
 
 
+@pytest.mark.nightly(
+    "tests/admin/test_administration.py::test_an_ended_session_is_charged_and_refunded_once_and_every_act_recorded"
+)
 def test_a_refund_is_on_the_receipt_of_the_consumer_and_named_in_its_movements(browser: Browser, server: ConsoleServer):
     review = Review()
     with a_tab(browser, server.url, place=WELS) as consumer, a_tab(browser, server.url) as operator:

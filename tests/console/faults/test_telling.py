@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from tests.console.people import (
@@ -28,6 +29,7 @@ IS_WHOLE = """selector => {
 KURESSAARE = (58.252794, 22.484966)
 
 
+@pytest.mark.nightly("tests/console/test_walk.py::test_a_stranger_gets_to_a_verified_receipt_by_clicks")
 def test_a_phone_shows_what_its_viewer_says_and_how_well_it_sends(browser: Browser, server: ConsoleServer):
     review = Review()
     with (

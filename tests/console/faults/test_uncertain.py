@@ -26,6 +26,9 @@ SKAGEN, HAMAR, VOSS, BODO = (
 TOO_UNCERTAIN = re.compile(r"too uncertain: ±\s250\sm, and at most ±\s100\sm counts")
 
 
+@pytest.mark.nightly(
+    "tests/console/faults/test_uncertain.py::test_a_lost_position_is_told_at_the_top_at_once_and_no_old_distance_is_told_as_the_present_one"
+)
 def test_an_uncertain_position_is_named_before_and_during_a_view_on_both_sides(browser: Browser, server: ConsoleServer):
     review = Review()
     with all_three(browser, server.url, SKAGEN) as (consumer, operator, phone):

@@ -53,6 +53,7 @@ def colours(tab: Tab) -> int:
     return len(picture.getcolors(1_000_000) or ())
 
 
+@pytest.mark.nightly("tests/console/streets/test_streets_shown.py::test_a_place_is_found_by_its_postcode")
 def test_the_map_shows_the_streets_of_the_file_and_calls_nobody_else(
     browser: Browser, mapped: ConsoleServer, tmp_path: Path
 ):
