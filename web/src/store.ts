@@ -271,6 +271,10 @@ effect(() => {
       isConnected.value = state;
       if (state) readMissed(id);
     },
+    // Another tab has signed out, or the sign-in was revoked: nothing else may ask until somebody presses a button.
+    onRefused: (status) => {
+      if (status === 401) void refresh().catch(() => undefined);
+    },
     onEvent: (name, data) => {
       if (name === "workspace") void learn(data as Model["Workspace"]);
       if (name === "assignment" || name === "session" || name === "request") tell(data as Session);

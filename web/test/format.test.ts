@@ -22,6 +22,9 @@ test("amounts are exact", () => {
   assert.equal(plain(usdc("-1")), "−0.000001 USDC");
   assert.equal(microOf("5,5"), 5_500_000n);
   assert.equal(microOf("5.0000001"), null);
+  assert.equal(microOf("1.125"), 1_125_000n);
+  assert.equal(microOf("0,125"), 125_000n);
+  assert.equal(microOf("1,000"), null, "a thousand for one who writes as this language does");
   assert.equal(clock(3_661), "1:01:01");
 });
 

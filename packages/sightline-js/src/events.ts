@@ -2,6 +2,14 @@
 export interface Listener {
   onEvent: (name: string, data: unknown) => void;
   onState?: (isOpen: boolean) => void;
+  /** The server refused the stream: 401 where the sign-in or the key is no longer valid. It is tried again all the same. */
+  onRefused?: (status: number) => void;
+}
+
+class Refusal extends Error {
+  constructor(readonly status: number) {
+    super(`${status}`);
+  }
 }
 
 const PAUSE_MIN_MS = 500;
@@ -26,8 +34,9 @@ export function follow(url: string, listener: Listener, key?: string): () => voi
       stop = new AbortController();
       try {
         await read(stop);
-      } catch {
+      } catch (error) {
         if (isOver) return;
+        if (error instanceof Refusal) listener.onRefused?.(error.status);
       }
       listener.onState?.(false);
       failures += 1;
@@ -42,7 +51,7 @@ export function follow(url: string, listener: Listener, key?: string): () => voi
     if (lastId !== "") headers["last-event-id"] = lastId;
     const late = setTimeout(() => abort.abort(), ANSWER_MAX_MS);
     const answer = await fetch(url, { headers, signal: abort.signal }).finally(() => clearTimeout(late));
-    if (!answer.ok || answer.body === null) throw new Error(`${answer.status}`);
+    if (!answer.ok || answer.body === null) throw new Refusal(answer.status);
     failures = 0;
     listener.onState?.(true);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -2,6 +2,7 @@
 
 import re
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -83,6 +84,21 @@ def test_each_error_of_a_camera_is_explained_in_its_own_words(
             phone.page.goto(link)
             phone.shows(".cover[role=alert]", said)
             expect(phone.page.locator("body")).not_to_contain_text("words of the browser")
+
+
+def test_a_page_on_which_nothing_is_pressed_says_that_its_sign_in_was_ended_elsewhere(
+    browser: Browser, server: ConsoleServer
+):
+    with a_tab(browser, server.url, DESK) as consumer:
+        consumer.allowed = (r"401 ",)
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        consumer.go("wallet")
+        consumer.shows("h1")
+        cookies = {each["name"]: each["value"] for each in consumer.page.context.cookies()}
+        answer = httpx.post(f"{server.url}/api/v1/auth/logout", cookies=cookies, headers={"origin": server.url})
+        assert answer.status_code == 200, answer.text
+        consumer.shows(".notice.bad", "You were signed out")
+        consumer.page.wait_for_url("**/#/start", timeout=PATIENCE_MS)
 
 
 def test_a_sign_in_that_is_over_is_said(browser: Browser, server: ConsoleServer):

@@ -47,7 +47,8 @@ export async function read(to: string, signature: string, ...values: (string | b
 /** Wait until a transaction is in a block. Throws if it failed, or after 60 s. */
 export async function mined(hash: string): Promise<TransactionReceipt> {
   for (let tries = 0; tries < 150; tries++) {
-    const receipt = await rpc<TransactionReceipt | null>("eth_getTransactionReceipt", hash);
+    // A question that failed says nothing of the transaction.
+    const receipt = await rpc<TransactionReceipt | null>("eth_getTransactionReceipt", hash).catch(() => null);
     if (receipt?.status === "0x1") return receipt;
     if (receipt !== null) throw new Error(`transaction ${hash} failed`);
     await new Promise((done) => setTimeout(done, 400));

@@ -14,6 +14,8 @@ const bytesOf = (text: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(
 
 /** The browser's subscription for this server's key. One for another key, from before a restore, gives way. */
 async function subscribe(client: Client): Promise<PushSubscription> {
+  // `ready` never resolves without a registration, which fails where the certificate is not trusted.
+  if ((await navigator.serviceWorker.getRegistration()) === undefined) await navigator.serviceWorker.register("/console/worker.js");
   const worker = await navigator.serviceWorker.ready;
   const applicationServerKey = bytesOf((await need(client.GET(PATH))).serverKey);
   const options = { userVisibleOnly: true, applicationServerKey };

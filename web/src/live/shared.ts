@@ -2,7 +2,7 @@
 // with a stream each would leave none for calls.
 import { follow, type Listener } from "sightline-js/events";
 
-type Message = { kind: "event"; name: string; data: unknown } | { kind: "state"; isOpen: boolean } | { kind: "hello" };
+type Message = { kind: "event"; name: string; data: unknown } | { kind: "state"; isOpen: boolean } | { kind: "refused"; status: number } | { kind: "hello" };
 
 /** What the events of a stream describe: the newest one of each is repeated to tabs that come later. */
 const subjectOf = (data: unknown): string => {
@@ -25,6 +25,7 @@ export function followShared(path: string, listener: Required<Listener>): () => 
   const take = (message: Message): void => {
     if (message.kind === "event") listener.onEvent(message.name, message.data);
     if (message.kind === "state") listener.onState(message.isOpen);
+    if (message.kind === "refused") listener.onRefused(message.status);
   };
   const pass = (message: Message): void => {
     take(message);
@@ -43,6 +44,7 @@ export function followShared(path: string, listener: Required<Listener>): () => 
           if (state) newest.clear(); // it begins with the present state, and tells nothing of what left the workspace meanwhile
           pass({ kind: "state", isOpen: (isOpen = state) });
         },
+        onRefused: (status) => pass({ kind: "refused", status }),
         onEvent: (name, data) => {
           const message: Message = { kind: "event", name, data };
           newest.set(subjectOf(data), message);
