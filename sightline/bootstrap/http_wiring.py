@@ -157,6 +157,7 @@ def make_internal_app(core: Core, identity: Identity, audit: Audit, metrics: Met
                 core.stores.administration,
                 audit,
                 SettledBooks(core.stores.ledger, core.chain.config),
+                identity.api_keys,
             )
         ),
         *routes_of(

@@ -34,6 +34,9 @@ _ENTRY = ("id", "kind", "blockNumber", "blockAt", "txHash", "logIndex", "session
 _LINE = ("account", "currency", "amount")
 _NO_LINE = dict.fromkeys(_LINE, "")
 WorkspaceName = Annotated[str, typer.Argument(metavar="WORKSPACE", help="Id or slug of the workspace.")]
+KeyName = Annotated[
+    str, typer.Argument(metavar="KEY", help="Id of the key, or its beginning as `sightline admin keys` shows it.")
+]
 SessionId = Annotated[str, id_argument("a session", "Id of a session, as `sightline admin sessions` lists it.")]
 SLUG: Final = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
 UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
@@ -281,6 +284,50 @@ def unsuspend(
     workspace_id = _workspace_id(settings, workspace, as_json=as_json)
     done = _act(settings, f"workspaces/{workspace_id}/unsuspend", operator, reason, as_json=as_json)
     _print_one(done, lambda answer: unsuspended_lines(workspace, answer), as_json)
+
+
+@app.command()
+def keys(
+    workspace: WorkspaceName,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """List the API keys of a workspace, newest first, each with its beginning."""
+    from sightline.cli.admin_text import keys_table
+
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    workspace_id = _workspace_id(settings, workspace, as_json=as_json)
+    found = _ask(settings, "GET", f"workspaces/{workspace_id}/keys", as_json=as_json)
+    _print_list(found, keys_table, "The workspace has no keys.", as_json)
+
+
+@app.command("revoke-key")
+def revoke_key(
+    workspace: WorkspaceName,
+    key: KeyName,
+    operator: Operator,
+    reason: Reason,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Revoke one API key of a workspace, as its people can. It works for 60 more seconds.
+
+    `suspend` refuses every call of the workspace at once.
+    """
+    from sightline.cli.admin_text import revoked_lines
+
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    workspace_id = _workspace_id(settings, workspace, as_json=as_json)
+    found = _ask(settings, "GET", f"workspaces/{workspace_id}/keys", as_json=as_json)["items"]
+    ids = [each["keyId"] for each in found if key in (each["keyId"], each["prefix"])]
+    if len(ids) != 1:  # the text is not repeated: it could be a whole key
+        raise typer.BadParameter(
+            f"KEY is neither the id nor the beginning of one key. `sightline admin keys {workspace}` lists them."
+        )
+    done = _act(settings, f"workspaces/{workspace_id}/keys/{ids[0]}/revoke", operator, reason, as_json=as_json)
+    _print_one(done, lambda answer: revoked_lines(workspace, answer), as_json)
 
 
 @app.command()

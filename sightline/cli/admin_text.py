@@ -81,6 +81,22 @@ def workspaces_table(found: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def keys_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    """List the API keys of a workspace."""
+    table = table_of("key", "label", "id", "scopes", "created", "last used", "works until")
+    table.columns[0].no_wrap = True
+    for each in found:
+        ends = _time(each["gracePeriodEnd"] or each["expiresAt"])
+        times = (_time(each["createdAt"]), _time(each["lastUsedAt"]), ends)
+        table.add_row(each["prefix"], Text(_plain(each["label"])), each["keyId"], ", ".join(each["scopes"]), *times)
+    return table
+
+
+def revoked_lines(workspace: str, key: Mapping[str, Any]) -> Iterator[str]:
+    """Say until when a revoked key works."""
+    yield f"Key {key['prefix']} of {workspace} is revoked, and works until {_time(key['gracePeriodEnd'])}."
+
+
 def _are_missing_together(windows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether position and video were missing at the same time."""
     spans = {

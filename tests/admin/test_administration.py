@@ -350,6 +350,25 @@ async def test_the_token_is_printed_for_the_account_that_reads_the_secrets(serve
     assert f"Bearer {printed.stdout.decode().strip()}" == server.internal_headers()["authorization"]
 
 
+async def test_one_key_of_a_workspace_is_found_by_its_beginning_and_revoked(server: Server) -> None:
+    async with an_office(server) as office:
+        (key,) = await office.admin("keys", "buyer")
+        assert (key["revokedAt"], key["workspaceId"]) == (None, office.consumer.workspace_id)
+        assert office.consumer.key.startswith(key["prefix"])
+        assert key["prefix"] in (await office.command("keys", "buyer")).stdout.decode()
+        whole = await office.command("revoke-key", "buyer", office.consumer.key, *BECAUSE)
+        assert whole.returncode == 2
+        assert office.consumer.key.encode() not in whole.stderr
+        done = await office.admin("revoke-key", "buyer", key["prefix"], *BECAUSE)
+        assert (done["keyId"], done["gracePeriodEnd"] > done["revokedAt"]) == (key["keyId"], True)
+        said = (await office.command("revoke-key", "buyer", key["keyId"], *BECAUSE)).stdout.decode()
+        assert said.startswith(f"Key {key['prefix']} of buyer is revoked, and works until ")
+        assert [each["revokedAt"] for each in await office.admin("keys", "buyer")] == [done["revokedAt"]]
+        assert [each["revokedAt"] for each in await office.admin("keys", "seller")] == [None]
+        acts = {(act[0], act[2], act[3]) for act in await office.acts()}
+        assert ("apiKey.revoke", f"key {key['keyId']}, Ada: dispute 17", "DONE") in acts
+
+
 async def test_a_suspended_workspace_is_refused_and_its_sessions_end(server: Server) -> None:
     async with an_office(server) as office, Api(server.url, key=office.consumer.key) as buyer:
         async with Api(server.url, key=office.operator.key) as seller:

@@ -31,6 +31,8 @@ from sightline.http.schemas.admin import (
     refund_json,
     suspension_json,
 )
+from sightline.http.schemas.workspaces import api_key_json
+from sightline.identity.api_keys import ApiKeys
 from sightline.ports.administration import (
     AdminStore,
     AuditAction,
@@ -47,6 +49,7 @@ T = TypeVar("T")
 TAG: Final = "admin"
 _SESSIONS: Final = "/internal/admin/sessions"
 _WORKSPACES: Final = "/internal/admin/workspaces"
+_KEYS: Final = _WORKSPACES + "/{id}/keys"
 _SUSPENSIONS: Final = frozenset({AuditAction.WORKSPACE_SUSPEND, AuditAction.WORKSPACE_UNSUSPEND})
 _READ_AT_ONCE: Final = 1_000
 _NO_SESSION: Final = (Code.SESSION_NOT_FOUND, Code.INVALID_STATE)
@@ -76,8 +79,11 @@ class SettledBooks(Value):
 class AdminResources:
     """/internal/admin."""
 
-    def __init__(self, administration: Administration, store: AdminStore, audit: Audit, books: SettledBooks) -> None:
+    def __init__(
+        self, administration: Administration, store: AdminStore, audit: Audit, books: SettledBooks, api_keys: ApiKeys
+    ) -> None:
         self._administration = administration
+        self._api_keys = api_keys
         self._books = books
         self._store = store
         self._audit = audit
@@ -262,6 +268,39 @@ class AdminResources:
                 "isOperator": lifted.is_operator,
             }
         )
+
+    @Route(
+        "GET",
+        _KEYS,
+        "adminListKeys",
+        TAG,
+        "API keys of a workspace, revoked ones too",
+        params={"id": Param.UUID},
+        rate=RateClass.NONE,
+    )
+    async def keys(self, call: Call) -> Reply:
+        """Newest first. Of each key only its beginning is shown."""
+        records = await self._api_keys.keys_in(call.params["id"])
+        return Reply({"items": [api_key_json(record) for record in records]})
+
+    @Route(
+        "POST",
+        _KEYS + "/{keyId}/revoke",
+        "adminRevokeKey",
+        TAG,
+        "Revoke one API key; it works for 60 more seconds",
+        params={"id": Param.UUID, "keyId": Param.UUID},
+        body=ActBody,
+        rate=RateClass.NONE,
+        errors=(Code.NOT_FOUND,),
+    )
+    async def revoke_key(self, call: Call) -> Reply:
+        """A repeat answers the same."""
+        body: ActBody = call.body
+        workspace_id, key_id = call.params["id"], call.params["keyId"]
+        act = Act(actor_of(call), AuditAction.KEY_REVOKE, f"workspace {workspace_id}", f"key {key_id}, {body.stated}")
+        record = await self._audit.record(act, lambda: self._api_keys.revoke(workspace_id, key_id))
+        return Reply(api_key_json(record))
 
     @Route(
         "GET",
