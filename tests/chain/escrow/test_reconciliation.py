@@ -13,6 +13,7 @@ from sightline.domain.session.model import Session
 from sightline.storage.database.pool import Connection
 from sightline.storage.postgres.money.reconciliation import PostgresBooks
 from tests.chain.escrow.stage import HOLD, Stage
+from tests.groups import rest_at_night
 
 _HEAD = "(SELECT max(block_number) FROM journal_entry)"
 
@@ -167,7 +168,7 @@ ERRORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("error", rest_at_night(ERRORS, gate=10))
 async def test_an_error_in_the_books_is_found(books: Books, error: str) -> None:
     statement, kind = ERRORS[error]
     assert await books.found() == set()
