@@ -157,7 +157,6 @@ SEED: Final = os.environ.get("SIGHTLINE_KILL_SEED", "1")
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(900)
 async def test_a_first_start_killed_at_any_point_leaves_a_directory_that_starts() -> None:
     rng = Random(f"first start {SEED}")
     for _ in range(KILLS):

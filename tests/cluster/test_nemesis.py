@@ -14,7 +14,6 @@ from tests.groups import rest_at_night
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.alone,
-    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:Async generator 'httpx:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -24,7 +24,7 @@ import yaml
 from sightline.storage.embedded.postgres_child import SOCKET_NAME
 from tests.nemesis.parts import ROLE, ExternalPostgres
 
-pytestmark = [pytest.mark.image, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.image
 
 ROOT: Final = Path(__file__).parents[2]
 IMAGE: Final = ROOT / ".interop" / "image"

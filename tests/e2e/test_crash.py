@@ -87,7 +87,7 @@ def strict_server(data_directory: Path) -> Server:
     return Server(data_directory, env={"SIGHTLINE_DISPATCH_MODE": "strict"})
 
 
-@pytest.mark.timeout(120 + 36 * ROUNDS)
+@pytest.mark.timeout(600 + 36 * ROUNDS)
 async def test_nothing_is_lost_or_doubled_by_kill_9_under_load(strict_server: Server) -> None:
     try:
         await crash_and_check(strict_server, ROUNDS, SEED)

@@ -116,7 +116,6 @@ async def test_every_acknowledged_heartbeat_survives_kill_9_at_full_speed(server
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(600)
 async def test_nothing_acknowledged_is_lost_under_any_of_the_loads_that_are_measured() -> None:
     command = [sys.executable, "-m", "bench.durability", "--devices", str(DEVICES), "--operators", str(OPERATORS)]
     done = await trio.run_process(command, cwd=ROOT, capture_stdout=True, check=False)

@@ -61,7 +61,6 @@ def lasting(session: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.interop
 @pytest.mark.alone
-@pytest.mark.timeout(600)
 async def test_a_restart_after_kill_9_brings_back_a_thousand_unfinished_sessions(data_directory: Path) -> None:
     settings = {"SIGHTLINE_START_TIMEOUT_SECONDS": "3600", "SIGHTLINE_OPERATOR_ASSIGNMENTS_MAX": str(ACCEPTED_EACH)}
     server = Server(data_directory, env=settings)

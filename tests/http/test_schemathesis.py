@@ -40,7 +40,6 @@ async def credentials(world: World, kind: str) -> str:
             return ""
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", rest_at_night(EXAMPLES, gate=1))
 async def test_the_server_does_what_its_document_says(world: World, kind: str, tmp_path: Path) -> None:
     config = tmp_path / "schemathesis.toml"

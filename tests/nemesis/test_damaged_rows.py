@@ -17,7 +17,7 @@ from tests.nemesis.parts import ExternalPostgres, on_database
 from tests.nemesis.restored_money import FUNDS, consumer_has, end_and_settle, film_until
 from tests.nemesis.test_clock_steps import a_pair
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 FAR = {"lat": 1.5, "lng": 2.5, "waitTimeoutSeconds": 3600}
 

@@ -18,7 +18,7 @@ from tests.nemesis.parts import ROLE, on_database
 from tests.nemesis.restored_money import FUNDS, consumer_has, end_and_settle, film_until
 from tests.nemesis.test_clock_steps import a_pair
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.interop
 
 BINARIES = {16: find_binaries().parents[1] / "pginstall" / "bin", 15: Path("/usr/lib/postgresql/15/bin")}
 

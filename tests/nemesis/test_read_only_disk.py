@@ -18,7 +18,7 @@ from tests.e2e.server import PLACE, Server, until
 from tests.nemesis.restored_money import FUNDS, consumer_has, end_and_settle, film_until
 from tests.nemesis.test_clock_steps import a_pair
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 
 DISK_MB = 1_200
 

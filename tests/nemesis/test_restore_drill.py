@@ -27,7 +27,7 @@ from tests.nemesis.parts import ExternalPostgres, on_database
 from tests.nemesis.restored_money import end_and_settle, film_until
 from tests.nemesis.test_clock_steps import Pair
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.interop
 
 FUNDS = 50_000_000
 MOVED_ON = 15

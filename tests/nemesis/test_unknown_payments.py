@@ -65,7 +65,6 @@ async def request(pair: Pair) -> Any:
         return await watcher.post("/sessions", lat=PLACE[0], lng=PLACE[1], maxDurationSeconds=600)
 
 
-@pytest.mark.timeout(400)
 async def test_payments_that_an_older_database_lacks_hold_new_sessions_until_they_are_adopted(server: Server) -> None:
     await server.start()
     pair = await a_pair(server)
@@ -125,7 +124,6 @@ async def test_payments_that_an_older_database_lacks_hold_new_sessions_until_the
     assert (await internal(server, "/readyz")).status_code == 200
 
 
-@pytest.mark.timeout(400)
 async def test_payments_that_an_empty_database_lacks_hold_new_sessions_until_they_are_adopted(
     server: Server, empty_database_dsn: str
 ) -> None:

@@ -81,7 +81,7 @@ LOG_SHOWN: Final = 20_000
 """Characters of the server's log that a failed run prints."""
 OVER: Final = frozenset({SettlementState.CONFIRMED, SettlementState.WRITTEN_OFF})
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240 + 4 * SESSIONS)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900 + 4 * SESSIONS)]
 
 
 @pytest.fixture

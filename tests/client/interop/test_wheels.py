@@ -16,7 +16,7 @@ import simplejpeg
 from sightline_client.video.assets import clip_path
 from tests.groups import rest_at_night
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.interop
 ROOT: Final = Path(__file__).parents[3]
 UV: Final = [sys.executable, "-m", "uv"]
 CLIENT_BYTES_MAX: Final = 30_000_000
