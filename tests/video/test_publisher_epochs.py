@@ -38,7 +38,7 @@ async def test_after_a_takeover_each_picture_has_the_epoch_of_its_publisher(tmp_
             small_seen = trio.Event()
             nursery.start_soon(poll, rig, made.ref, seen, small_seen)
             async with publishing(made.whip_url, path=str(small)):
-                with trio.fail_after(60):
+                with trio.fail_after(120):
                     await small_seen.wait()
     epochs = [frame.publisher_epoch for frame in seen]
     assert epochs == sorted(epochs)

@@ -57,7 +57,7 @@ async def a_stock_engine(port_line: list[int]) -> AsyncIterator[trio.Process]:
     assert process.stdout is not None
     try:
         line = b""
-        with trio.fail_after(60):
+        with trio.fail_after(120):
             while not line.endswith(b"\n"):
                 line += await process.stdout.receive_some(64)
         port_line.append(int(line))

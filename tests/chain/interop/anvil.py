@@ -120,7 +120,7 @@ async def anvil_process(*arguments: str) -> AsyncIterator[str]:
     assert process.stdout is not None
     try:
         said = b""
-        with trio.fail_after(20):
+        with trio.fail_after(90):
             while b"Listening on " not in said or not said.endswith(b"\n"):
                 chunk = await process.stdout.receive_some()
                 assert chunk, said.decode()

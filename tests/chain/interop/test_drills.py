@@ -237,7 +237,7 @@ async def test_kill_9_between_signing_and_broadcast(world: World, anvil: Anvil, 
             world.relayer_key.hex(),
         ]  # fmt: skip
         server = await trio.lowlevel.open_process(command, stdout=subprocess.DEVNULL)
-        with trio.fail_after(30):
+        with trio.fail_after(90):
             await broadcast.wait()
         server.send_signal(signal.SIGKILL)
         await server.wait()

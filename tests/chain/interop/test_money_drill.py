@@ -115,7 +115,7 @@ class Server:
         with self.log_path.open("ab") as log_file:
             self.process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=log_file)
         assert self.process.stdout is not None
-        with trio.fail_after(60):
+        with trio.fail_after(120):
             said = b""
             while b"ready\n" not in said:
                 chunk = await self.process.stdout.receive_some()

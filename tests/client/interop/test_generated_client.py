@@ -19,7 +19,7 @@ PROGRAM: Final = Path(__file__).parent / "newcomer" / "with_generated_client.py"
 
 def run(command: list[str], directory: Path, **env: str) -> str:
     done = subprocess.run(
-        command, cwd=directory, env=os.environ | env, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=directory, env=os.environ | env, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

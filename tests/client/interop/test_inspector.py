@@ -27,7 +27,7 @@ class Inspector:
 
     def run(self, *arguments: str) -> Any:
         command = [str(INSPECTOR), "--cli", *self._target, *arguments]
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
 

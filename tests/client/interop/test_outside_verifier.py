@@ -17,7 +17,7 @@ TRIES: Final = 60
 def verdicts(*files: Path) -> list[dict[str, Any]]:
     assert VERIFIER.exists(), "run scripts/interop_c2pa.sh"
     command = ["node", str(VERIFIER), *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -25,7 +25,7 @@ def verdicts(*files: Path) -> list[dict[str, Any]]:
 def exif_of(file: Path) -> dict[str, Any]:
     """What ExifTool reads, with its warnings of wrong structures."""
     command = ["exiftool", "-json", "-G1", "-a", "-n", "-struct", "-validate", "-warning", "-all", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     (found,) = json.loads(done.stdout)
     return dict(found)
 

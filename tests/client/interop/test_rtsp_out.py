@@ -41,7 +41,7 @@ FFMPEG: Final = "-nostdin -loglevel error -rtsp_transport tcp -i {url} -frames:v
 async def run(folder: Path, *command: str) -> str:
     """Run a program to its end; returns what it prints."""
     call = partial(trio.run_process, command, cwd=folder, capture_stdout=True, capture_stderr=True, check=False)
-    with trio.fail_after(150):
+    with trio.fail_after(300):
         done: subprocess.CompletedProcess[bytes] = await call()
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()

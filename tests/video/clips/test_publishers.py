@@ -19,7 +19,7 @@ KEEPS_5_S = Options(secret=SECRET, public_url="", workers=1, clip_seconds=5)
 
 async def clip_of(rig: Rig, ref: str, seconds: int, *, after: int = 0, at_least_s: float = 0.0) -> Clip:
     """Ask as a consumer would, until a clip of a later publisher than `after` lasts `at_least_s`."""
-    with trio.fail_after(60):
+    with trio.fail_after(120):
         while True:
             reply = await rig.backend.clip(ref, seconds)
             if (

@@ -53,7 +53,7 @@ class Page:
         self._session = session
         self.errors: list[str] = []
 
-    async def run(self, expression: str, *, within_s: float = 20) -> Any:
+    async def run(self, expression: str, *, within_s: float = 90) -> Any:
         """Evaluate an expression, await its promise, and return its value."""
         with trio.fail_after(within_s):
             reply = await self._browser.call(
@@ -127,7 +127,7 @@ class Browser:
         for domain in ("Runtime", "Log", "Page"):
             await self.call(f"{domain}.enable", session=session)
         await self.call("Page.navigate", {"url": url}, session)
-        with trio.fail_after(20):
+        with trio.fail_after(90):
             while await page.run("typeof window.watched") != "function":  # noqa: ASYNC110  # a browser has no event
                 await trio.sleep(0.05)
         return page

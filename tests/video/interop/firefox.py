@@ -63,7 +63,7 @@ async def a_firefox(
         return 200, [("Content-Type", "text/html")], (PAGE % script).encode()
 
     async def report() -> Any:
-        with trio.fail_after(40):
+        with trio.fail_after(90):
             await reported.wait()
         assert "value" in reports[0], reports[0]
         return reports[0]["value"]

@@ -12,7 +12,7 @@ from tests.video.interop.browser import Page, a_browser
 from tests.video.support.harness import a_frame, a_rig, a_session_id, next_frame, play_json, publishing
 
 
-async def watch(page: Page, *, frames: int, within_s: float = 20) -> dict[str, Any]:
+async def watch(page: Page, *, frames: int, within_s: float = 90) -> dict[str, Any]:
     """Return what the video element shows after this many frames."""
     seen: dict[str, Any] = {}
     with trio.move_on_after(within_s):

@@ -39,7 +39,7 @@ async def as_mp4(peer: RealGo2Rtc, stream: str, seconds: float) -> list[Received
             seen.append(await peer.received(stream))
             await trio.sleep(1)
 
-    async with httpx.AsyncClient(timeout=20) as http, trio.open_nursery() as nursery:
+    async with httpx.AsyncClient(timeout=90) as http, trio.open_nursery() as nursery:
         async with http.stream("GET", f"{peer.url}/api/stream.mp4", params={"src": stream}) as reply:
             assert reply.status_code == 200
             with trio.move_on_after(seconds):
@@ -72,7 +72,7 @@ async def test_go2rtc_makes_a_jpeg_of_what_it_plays_from_us():
         made = await rig.backend.create_input(a_session_id())
         async with a_go2rtc({"ours": f"webrtc:{made.whep_url}"}) as peer, publishing(made.whip_url):
             await a_frame(rig.backend, made.ref)
-            async with httpx.AsyncClient(timeout=20) as http:
+            async with httpx.AsyncClient(timeout=90) as http:
                 reply = await http.get(f"{peer.url}/api/frame.jpeg", params={"src": "ours"})
             assert reply.status_code == 200, reply.text
             assert counter_of(reply.content) is not None

@@ -77,7 +77,7 @@ async def adapted(**changes: int) -> AsyncIterator[Adapted]:
 async def refusal(whip_url: str) -> str:
     """Return the error that a publisher without permission receives."""
     async with publishing(whip_url, show=True) as publisher:
-        with trio.fail_after(20):
+        with trio.fail_after(90):
             assert await publisher.wait() == 1
         told: bytes = await publisher.stderr.receive_some(4096)
     return told.decode()
@@ -247,7 +247,7 @@ async def test_an_engine_that_restarts_is_published_to_and_read_again() -> None:
             first = await a_frame(setup.backend, made.ref)
             await setup.restart()
             mark = len(setup.events)
-            await setup.heard(MediaKind.CONNECTED, after=mark, within_s=40)
+            await setup.heard(MediaKind.CONNECTED, after=mark, within_s=120)
             newer = await setup.backend.frame(made.ref, FrameQuery(after=first.sequence, wait_ms=10_000))
             assert isinstance(newer, Frame), newer
             assert counter_of(newer.jpeg) is not None

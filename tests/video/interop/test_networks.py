@@ -245,9 +245,9 @@ async def test_a_player_without_a_path_at_first_tries_again_and_plays_when_there
             network.firewall(NO_UDP)
             viewer = await browser.open(url)
             await viewer.run(f"playOurs({made.whep_url!r})")
-            await viewer.run("anotherExchange()", within_s=40)
+            await viewer.run("anotherExchange()", within_s=120)
             network.firewall("")
-            await viewer.run("whenConnected()", within_s=40)
+            await viewer.run("whenConnected()", within_s=120)
             await watch(viewer, frames=10)
 
 

@@ -15,7 +15,7 @@ CLIENT = Path(__file__).parents[3] / ".interop" / "video" / "werift.mjs"
 async def werift(*arguments: str | float) -> dict[str, Any]:
     """Run the werift client until it exits."""
     assert CLIENT.exists(), "run scripts/interop_video.sh"
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         result = await trio.run_process(["node", str(CLIENT), *map(str, arguments)], capture_stdout=True)
     return json.loads(result.stdout)
 

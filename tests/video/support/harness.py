@@ -93,7 +93,7 @@ class Recorder:
     events: list[MediaEvent] = field(default_factory=list)
     _more: trio.Condition = field(default_factory=trio.Condition)
 
-    async def heard(self, kind: MediaKind, *, after: int = 0, within_s: float = 60) -> MediaEvent:
+    async def heard(self, kind: MediaKind, *, after: int = 0, within_s: float = 120) -> MediaEvent:
         """Wait for the first event of a kind at or after a position in the record."""
         with trio.fail_after(within_s):
             async with self._more:
@@ -200,7 +200,7 @@ async def play_json(whep_url: str, seconds: float, *, inside: tuple[str, ...] = 
     return json.loads(result.stdout) if result.stdout else {"frames": 0, "exit": result.returncode}
 
 
-async def a_frame(backend: VideoBackend, ref: str, query: FrameQuery | None = None, *, within_s: float = 60) -> Frame:
+async def a_frame(backend: VideoBackend, ref: str, query: FrameQuery | None = None, *, within_s: float = 120) -> Frame:
     """Poll as an agent would and return the first frame."""
     wanted = query or FrameQuery()
     reply: Frame | FrameMissing | None = None

@@ -15,7 +15,7 @@ async def sending(url: str, mode: str) -> AsyncIterator[trio.Process]:
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
-        with trio.fail_after(60):
+        with trio.fail_after(120):
             assert await process.stdout.receive_some(10) == b"connected\n", mode
         yield process
     finally:

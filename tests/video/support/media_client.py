@@ -114,7 +114,7 @@ class MediaClient:
         local = await self.peer.gather("actpass")
         is_viewer = "/whep/" in url
         offer = build(sections("recvonly" if is_viewer else "sendonly"), local, session_number=1)
-        async with httpx.AsyncClient(timeout=30) as http:
+        async with httpx.AsyncClient(timeout=90) as http:
             reply = await http.post(url, content=offer, headers={"content-type": "application/sdp"})
             while reply.status_code == 409:  # nobody publishes yet
                 await asyncio.sleep(0.2)

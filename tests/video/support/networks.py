@@ -277,7 +277,7 @@ async def a_relay(address: str, inside: tuple[str, ...] = ()) -> AsyncIterator[I
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(90):
             while True:
                 try:
                     await (await trio.open_tcp_stream(address, port)).aclose()
