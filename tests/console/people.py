@@ -40,7 +40,7 @@ DESK = ViewportSize(width=1280, height=860)
 PHONE = ViewportSize(width=390, height=844)
 ACROSS = ViewportSize(width=844, height=390)
 """A phone that is held as one films."""
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000
 UNTIL = """async ([argument, patience]) => {
   const end = performance.now() + patience;
   while (performance.now() < end) {

@@ -110,7 +110,7 @@ def test_a_declined_job_leaves_the_film_page_and_comes_back_in_no_tab(browser: B
             expect(operator.page.locator(JOBS)).to_have_count(0)
             consumer.click("#cancel")
             consumer.shows(".stage #ask-again")
-            expect(consumer.page.locator(".notice"), "the request is not open any more").to_have_count(0, timeout=1_000)
+            expect(consumer.page.locator(".notice"), "the request is not open any more").to_have_count(0, timeout=4_000)
             # A tab that is opened later receives the events that the first tab received.
             later = operator.page.context.new_page()
             later.goto(f"{server.url}/console/#/operate")

@@ -136,7 +136,7 @@ def test_a_notice_covers_no_button_and_is_gone_on_the_next_screen(browser: Brows
         assert notice["y"] + notice["height"] <= button["y"]
         tab.click("#to-buy")
         tab.shows("#place")
-        expect(tab.page.locator(".notice")).to_have_count(0, timeout=1_000)
+        expect(tab.page.locator(".notice")).to_have_count(0, timeout=4_000)
 
 
 @pytest.mark.nightly("tests/console/test_screens.py::test_every_screen_of_a_view_is_accessible_and_fits")

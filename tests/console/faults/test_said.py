@@ -283,5 +283,5 @@ def test_without_a_network_a_price_and_a_button_say_that_this_device_is_offline(
         consumer.shows(".notice.bad", re.compile("^You are offline$"))
         expect(consumer.page.locator("body")).not_to_contain_text("Failed to fetch")
         consumer.page.context.set_offline(False)
-        expect(consumer.page.locator(".notice.bad"), "it does not outlive that").to_have_count(0, timeout=5_000)
+        expect(consumer.page.locator(".notice.bad"), "it does not outlive that").to_have_count(0, timeout=6_000)
         assert consumer.problems == []

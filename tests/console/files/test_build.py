@@ -14,7 +14,7 @@ KB = 1024
 def node(*arguments: str) -> str:
     """Run a script of web/."""
     done = subprocess.run(
-        ["node", *arguments], cwd=ROOT / "web", capture_output=True, text=True, timeout=280, check=False
+        ["node", *arguments], cwd=ROOT / "web", capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
