@@ -65,6 +65,26 @@ def test_the_end_of_a_source_that_was_read_ahead_drops_no_packet_from_the_front(
     assert {part[0] & 31 for part in first.split(b"\0\0\1")[1:] if part} >= {7, 8, 5}
 
 
+def test_a_camera_whose_clock_is_set_back_is_forwarded_on(tmp_path: Path) -> None:
+    part = tmp_path / "part.ts"
+    with av.open(str(part), "w") as out:
+        stream = out.add_stream("libx264", rate=25, options={"tune": "zerolatency", "g": "25"})
+        stream.width, stream.height, stream.pix_fmt = 64, 64, "yuv420p"
+        for _ in range(100):
+            out.mux(stream.encode(av.VideoFrame(64, 64, "yuv420p")))
+        out.mux(stream.encode(None))
+    (tmp_path / "twice.ts").write_bytes(part.read_bytes() * 2)
+
+    async def times_of(name: str) -> list[int]:
+        return [packet.pts for packet in await all_packets(await open_live_track(f"file://{tmp_path / name}"))]
+
+    once, twice = asyncio.run(times_of("part.ts")), asyncio.run(times_of("twice.ts"))
+    assert len(once) == 100
+    assert len(twice) == 200
+    assert twice == sorted(twice)
+    assert twice[-1] < 9 * 90_000, "eight seconds, without a hole"
+
+
 def test_a_camera_that_does_not_answer_is_lost_and_not_unusable() -> None:
     with pytest.raises(SourceLostError, match=r"rtsp://127\.0\.0\.1:1/stream"):
         asyncio.run(open_live_track("rtsp://user:secret@127.0.0.1:1/stream"))

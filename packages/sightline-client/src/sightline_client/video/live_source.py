@@ -21,6 +21,9 @@ OPEN_S: Final = 10.0
 READ_S: Final = 10.0
 """Seconds without a packet after which the source counts as lost."""
 QUEUE_PACKETS_MAX: Final = 120
+FRAME_TICKS: Final = CLOCK_RATE // 30
+JUMP_TICKS: Final = CLOCK_RATE
+"""Packets of B-frames are reordered by less."""
 CODECS: Final = frozenset({"h264", "vp8"})
 
 
@@ -158,13 +161,16 @@ def _packets(container: Any, stream: Any) -> Any:
         extra = ",dump_extra=freq=keyframe" if stream.codec_context.extradata else ""
         filters = av.BitStreamFilterContext(f"h264_mp4toannexb{extra}", stream)
     first: int | None = None
-    newest = -1
+    begins, newest = 0, -1
     for packet in container.demux(stream):
         at = packet.pts if packet.pts is not None else packet.dts
         if packet.size == 0 or at is None:
             continue
         first = at if first is None else first
-        ticks = round(float((at - first) * stream.time_base) * CLOCK_RATE)
+        ticks = begins + round(float((at - first) * stream.time_base) * CLOCK_RATE)
+        if ticks < newest - JUMP_TICKS:  # the camera's clock was set back, or its stream began anew
+            first, begins = at, newest + FRAME_TICKS
+            ticks = begins
         if ticks < newest:
             continue  # a B-frame, which WebRTC cannot carry
         newest = ticks
