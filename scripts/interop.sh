@@ -9,7 +9,7 @@ export SIGHTLINE_KILL_SEED=${SIGHTLINE_KILL_SEED:-$(date +%F)}
 timed() {
   local started=$SECONDS
   echo "-- $*"
-  "$@"
+  "$@" || return
   echo "-- $((SECONDS - started)) s: $*"
 }
 
