@@ -64,6 +64,7 @@ _FIRST: Final = {file: place for place, file in enumerate(LONG)}
 
 def rest_at_night(values: Iterable[Any], *, gate: int) -> list[Any]:
     """Return the values of a parameter: the first `gate` of them run in the gate, the others in `make nightly`."""
+    assert gate >= 1
     night = [pytest.mark.nightly("the same test, with the first of its values")]
     return [
         pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[] if place < gate else night)

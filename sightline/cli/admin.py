@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlencode
 
@@ -34,9 +35,7 @@ _ENTRY = ("id", "kind", "blockNumber", "blockAt", "txHash", "logIndex", "session
 _LINE = ("account", "currency", "amount")
 _NO_LINE = dict.fromkeys(_LINE, "")
 WorkspaceName = Annotated[str, typer.Argument(metavar="WORKSPACE", help="Id or slug of the workspace.")]
-KeyName = Annotated[
-    str, typer.Argument(metavar="KEY", help="Id of the key, or its beginning as `sightline admin keys` shows it.")
-]
+KeyId = Annotated[str, id_argument("a key", "Id of the key, as `sightline admin keys` or `find-key` shows it.")]
 SessionId = Annotated[str, id_argument("a session", "Id of a session, as `sightline admin sessions` lists it.")]
 SLUG: Final = re.compile(r"[a-z0-9-]{1,32}", re.ASCII)
 UUID_TEXT: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
@@ -112,8 +111,11 @@ def _workspace_id(settings: "Settings", text: str, *, as_json: bool) -> str:
         found = _ask(settings, "GET", _query("workspaces", slug=slug, limit=1), as_json=as_json)["items"]
         if found and found[0]["slug"] == slug:  # a slug is in front of those that begin with it
             return str(found[0]["id"])
+    from sightline.system.logs import redact_text
+
     raise typer.BadParameter(
-        f"{text[:80]!r} is neither the id nor the slug of a workspace. `sightline admin workspaces` lists them."
+        f"{redact_text(text)[:80]!r} is neither the id nor the slug of a workspace. "
+        "`sightline admin workspaces` lists them."
     )
 
 
@@ -293,7 +295,7 @@ def keys(
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """List the API keys of a workspace, newest first, each with its beginning."""
+    """List the API keys of a workspace, newest first, revoked ones too."""
     from sightline.cli.admin_text import keys_table
 
     settings = settings_of(config, as_json=as_json, data_dir=data_dir)
@@ -302,31 +304,37 @@ def keys(
     _print_list(found, keys_table, "The workspace has no keys.", as_json)
 
 
+@app.command("find-key")
+def find_key(as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None) -> None:
+    """Say of which workspace a whole API key is that was found somewhere. It is read from standard input."""
+    from sightline.cli.admin_text import found_lines
+
+    settings = settings_of(config, as_json=as_json, data_dir=data_dir)
+    terminal = sys.stdin.isatty()
+    key = typer.prompt("Key", hide_input=True) if terminal else sys.stdin.readline()
+    found = _ask(settings, "POST", "keys/find", {"key": key.strip()}, as_json=as_json)
+    _print_one(found, found_lines, as_json)
+
+
 @app.command("revoke-key")
 def revoke_key(
     workspace: WorkspaceName,
-    key: KeyName,
+    key: KeyId,
     operator: Operator,
     reason: Reason,
     as_json: AsJson = False,
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Revoke one API key of a workspace, as its people can. It works for 60 more seconds.
+    """Revoke one API key of a workspace, as its people can. It works for 60 more seconds, an access of OAuth for 5.
 
-    `suspend` refuses every call of the workspace at once.
+    `suspend` refuses every call of the workspace at once. `find-key` says of whom a key is that was found somewhere.
     """
     from sightline.cli.admin_text import revoked_lines
 
     settings = settings_of(config, as_json=as_json, data_dir=data_dir)
     workspace_id = _workspace_id(settings, workspace, as_json=as_json)
-    found = _ask(settings, "GET", f"workspaces/{workspace_id}/keys", as_json=as_json)["items"]
-    ids = [each["keyId"] for each in found if key in (each["keyId"], each["prefix"])]
-    if len(ids) != 1:  # the text is not repeated: it could be a whole key
-        raise typer.BadParameter(
-            f"KEY is neither the id nor the beginning of one key. `sightline admin keys {workspace}` lists them."
-        )
-    done = _act(settings, f"workspaces/{workspace_id}/keys/{ids[0]}/revoke", operator, reason, as_json=as_json)
+    done = _act(settings, f"workspaces/{workspace_id}/keys/{key}/revoke", operator, reason, as_json=as_json)
     _print_one(done, lambda answer: revoked_lines(workspace, answer), as_json)
 
 

@@ -83,18 +83,32 @@ def workspaces_table(found: Sequence[Mapping[str, Any]]) -> Table:
 
 def keys_table(found: Sequence[Mapping[str, Any]]) -> Table:
     """List the API keys of a workspace."""
-    table = table_of("key", "label", "id", "scopes", "created", "last used", "works until")
-    table.columns[0].no_wrap = True
+    table = table_of("id", "label", "scopes", "created", "last used", "revoked", "ends")
+    table.columns[0].no_wrap = True  # it is copied into the next command
     for each in found:
-        ends = _time(each["gracePeriodEnd"] or each["expiresAt"])
-        times = (_time(each["createdAt"]), _time(each["lastUsedAt"]), ends)
-        table.add_row(each["prefix"], Text(_plain(each["label"])), each["keyId"], ", ".join(each["scopes"]), *times)
+        times = (each["createdAt"], each["lastUsedAt"], each["revokedAt"], each["gracePeriodEnd"] or each["expiresAt"])
+        table.add_row(each["keyId"], Text(_plain(each["label"])), ", ".join(each["scopes"]), *map(_time, times))
     return table
 
 
+def found_lines(key: Mapping[str, Any]) -> Iterator[str]:
+    """Say of whom a key is, and how it is revoked."""
+    yield _named("workspace", key["workspaceId"])
+    yield _named("key", f"{key['keyId']} {_plain(key['label'])}")
+    yield _named("scopes", ", ".join(key["scopes"]))
+    yield _named("created", f"{_time(key['createdAt'])} by {key['createdByWallet']}")
+    yield _named("last used", _time(key["lastUsedAt"]) or "never")
+    ends = key["gracePeriodEnd"] or key["expiresAt"]
+    if ends is not None:
+        yield _named("ends", _time(ends))
+    if key["revokedAt"] is None:
+        yield f"To revoke it: sightline admin revoke-key {key['workspaceId']} {key['keyId']} --as NAME --reason WHY"
+
+
 def revoked_lines(workspace: str, key: Mapping[str, Any]) -> Iterator[str]:
-    """Say until when a revoked key works."""
-    yield f"Key {key['prefix']} of {workspace} is revoked, and works until {_time(key['gracePeriodEnd'])}."
+    """Say when a key was revoked, and when it ends."""
+    revoked, ends = _time(key["revokedAt"]), _time(key["gracePeriodEnd"])
+    yield f"Key {key['keyId']} of {workspace} was revoked at {revoked}, and ends at {ends}."
 
 
 def _are_missing_together(windows: Sequence[Mapping[str, Any]]) -> bool:

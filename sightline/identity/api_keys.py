@@ -9,7 +9,7 @@ from sightline.domain.errors import RefusedError
 from sightline.domain.units import MINUTE_MS, SECOND_MS
 from sightline.domain.value import Value
 from sightline.identity import refusals
-from sightline.identity.key_codec import SECRET_BYTES, KeyHasher, compose_key, shown_prefix
+from sightline.identity.key_codec import SECRET_BYTES, KeyHasher, compose_key, is_well_formed, shown_prefix
 from sightline.ports.clock import Clock
 from sightline.ports.identity import (
     ApiKeyRecord,
@@ -139,6 +139,17 @@ class ApiKeys:
     async def keys_in(self, workspace_id: str) -> tuple[ApiKeyRecord, ...]:
         """List a workspace's keys, revoked ones included, newest first."""
         return await self._store.keys_in(workspace_id)
+
+    async def find(self, plaintext: str) -> ApiKeyRecord:
+        """Return the record of a whole key.
+
+        Raises:
+            RefusedError: NOT_FOUND.
+        """
+        record = await self._store.key_of(self._hasher.digest(plaintext)) if is_well_formed(plaintext) else None
+        if record is None:
+            raise RefusedError(refusals.UNKNOWN_KEY)
+        return record
 
     async def revoke(self, workspace_id: str, key_id: str) -> ApiKeyRecord:
         """Revoke a key or a grant; it works until its grace period ends. A repeat returns the same answer and extends

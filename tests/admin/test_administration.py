@@ -37,15 +37,17 @@ class Office:
     consumer: Tenant
     operator: Tenant
 
-    async def command(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    async def command(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Run a command of `sightline admin`."""
-        return await self.command_of("admin", *arguments)
+        return await self.command_of("admin", *arguments, stdin=stdin)
 
-    async def command_of(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    async def command_of(self, *arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
         """Run a command of `sightline`."""
         command = [sys.executable, "-m", "sightline.cli", *arguments]
         line, all_env = [*command, "--data-dir", str(self.server.directory / "data")], os.environ | env
-        return await trio.run_process(line, check=False, capture_stdout=True, capture_stderr=True, env=all_env)
+        return await trio.run_process(
+            line, stdin=stdin, check=False, capture_stdout=True, capture_stderr=True, env=all_env
+        )
 
     async def admin(self, *arguments: str) -> Any:
         """Run `sightline admin`; returns the object or the list of objects that it prints as JSON."""
@@ -350,23 +352,32 @@ async def test_the_token_is_printed_for_the_account_that_reads_the_secrets(serve
     assert f"Bearer {printed.stdout.decode().strip()}" == server.internal_headers()["authorization"]
 
 
-async def test_one_key_of_a_workspace_is_found_by_its_beginning_and_revoked(server: Server) -> None:
+async def test_a_key_that_was_found_somewhere_is_revoked_and_no_other(server: Server) -> None:
     async with an_office(server) as office:
+        whole = office.consumer.key
         (key,) = await office.admin("keys", "buyer")
-        assert (key["revokedAt"], key["workspaceId"]) == (None, office.consumer.workspace_id)
-        assert office.consumer.key.startswith(key["prefix"])
-        assert key["prefix"] in (await office.command("keys", "buyer")).stdout.decode()
-        whole = await office.command("revoke-key", "buyer", office.consumer.key, *BECAUSE)
-        assert whole.returncode == 2
-        assert office.consumer.key.encode() not in whole.stderr
-        done = await office.admin("revoke-key", "buyer", key["prefix"], *BECAUSE)
+        found = await office.command("find-key", stdin=b"  " + whole.encode() + b"\n")
+        told = found.stdout.decode()
+        assert office.consumer.workspace_id in told
+        assert f"revoke-key {office.consumer.workspace_id} {key['keyId']} " in told
+        assert whole not in told
+        unknown = await office.command("find-key", stdin=whole[:-1].encode() + (b"0" if whole[-1] != "0" else b"1"))
+        assert (unknown.returncode, unknown.stdout) == (1, b"")
+        swapped = await office.command("revoke-key", whole, key["keyId"], *BECAUSE)
+        as_id = await office.command("revoke-key", "buyer", whole, *BECAUSE)
+        assert (swapped.returncode, as_id.returncode) == (2, 2)
+        assert whole.encode() not in swapped.stderr + as_id.stderr
+        of_another = await office.command("revoke-key", "seller", key["keyId"], *BECAUSE)
+        assert of_another.returncode == 1
+        done = await office.admin("revoke-key", "buyer", key["keyId"], *BECAUSE)
         assert (done["keyId"], done["gracePeriodEnd"] > done["revokedAt"]) == (key["keyId"], True)
-        said = (await office.command("revoke-key", "buyer", key["keyId"], *BECAUSE)).stdout.decode()
-        assert said.startswith(f"Key {key['prefix']} of buyer is revoked, and works until ")
         assert [each["revokedAt"] for each in await office.admin("keys", "buyer")] == [done["revokedAt"]]
         assert [each["revokedAt"] for each in await office.admin("keys", "seller")] == [None]
+        shown = (await office.command("keys", "buyer")).stdout.decode()
+        assert key["keyId"] in shown
         acts = {(act[0], act[2], act[3]) for act in await office.acts()}
         assert ("apiKey.revoke", f"key {key['keyId']}, Ada: dispute 17", "DONE") in acts
+        assert whole not in server.log()
 
 
 async def test_a_suspended_workspace_is_refused_and_its_sessions_end(server: Server) -> None:

@@ -1,6 +1,5 @@
 """The sound of a phone's microphone reaches who watches, once both have switched it on."""
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.console.people import (
@@ -39,7 +38,6 @@ def loudest(tab: Tab) -> float:
     return float(tab.page.evaluate(LOUDEST, BEEPS_MS))
 
 
-@pytest.mark.nightly("tests/console/test_walk.py::test_a_stranger_gets_to_a_verified_receipt_by_clicks")
 def test_who_watches_hears_the_microphone_once_both_have_switched_it_on(browser: Browser, server: ConsoleServer):
     with (
         a_tab(browser, server.url, place=ULM) as consumer,

@@ -12,7 +12,6 @@ import pytest
 from sightline.system.server_address_file import read_server_addresses
 from tests.client.api import Api
 from tests.e2e.server import Server, a_tenant, until
-from tests.groups import rest_at_night
 
 DESCRIPTORS = 128
 CALLERS = 300
@@ -32,7 +31,7 @@ def child_of(server: Server, word: str) -> psutil.Process | None:
 CHILDREN: Final = ["sightline.chain.embedded", "sightline.video.worker", "postgres_child"]
 
 
-@pytest.mark.parametrize("word", rest_at_night(CHILDREN, gate=1))
+@pytest.mark.parametrize("word", CHILDREN)
 async def test_a_crowd_of_callers_leaves_enough_to_restart_a_child(data_directory: Path, word: str) -> None:
     server = Server(data_directory, descriptors=DESCRIPTORS)
     try:

@@ -117,7 +117,6 @@ async def test_an_hour_back_during_a_live_session_takes_nothing_from_it(server: 
     assert "wall_clock_stepped" in server.log()
 
 
-@pytest.mark.nightly("tests/nemesis/test_clock_steps.py::test_an_hour_back_during_a_live_session_takes_nothing_from_it")
 async def test_an_hour_forward_and_a_kill_do_not_hold_up_settlement(server: Server, clock: ClockShim) -> None:
     await server.start()
     pair = await a_pair(server)

@@ -31,11 +31,11 @@ export const effect = (factor: number): string =>
 /** What remains for the operator of a charge, as the contract divides it: the fee is rounded down. */
 export const withoutFee = (micro: string | bigint, feeBps: number): bigint => BigInt(micro) - (BigInt(micro) * BigInt(feeBps)) / 10_000n;
 
-/** A typed amount of USDC in micro-USDC; null if it is not one, or could be a thousand times as much: "1,000" in English, "1.000" in German. */
+/** A typed amount of USDC in micro-USDC; null if it is not one, or if its sign may divide thousands: "1,000" in English, "1.000" in German. */
 export function microOf(text: string): bigint | null {
   const match = /^\s*(\d{1,12})(?:([.,])(\d{0,6}))?\s*$/.exec(text);
-  const group = new Intl.NumberFormat(locale()).formatToParts(10_000).find(({ type }) => type === "group")?.value;
-  const isGrouped = match?.[2] === group && match?.[3]?.length === 3 && match[1] !== "0";
+  const decimal = new Intl.NumberFormat(locale()).formatToParts(1.5).find(({ type }) => type === "decimal")?.value;
+  const isGrouped = match?.[2] !== decimal && match?.[3]?.length === 3 && match[1] !== "0";
   return match === null || isGrouped ? null : BigInt(match[1] ?? "0") * 1_000_000n + BigInt((match[3] ?? "").padEnd(6, "0"));
 }
 

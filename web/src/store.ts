@@ -123,7 +123,7 @@ export async function refresh(): Promise<void> {
   const chain = readConfig();
   if (remembered("signedIn") === null) {
     await chain;
-    me.value = null; // asking would only be answered 401
+    leave(); // asking would only be answered 401
     return;
   }
   try {
@@ -148,7 +148,7 @@ export async function refresh(): Promise<void> {
 
 /** The server no longer knows the sign-in. The frame leads to the start, and back to this screen after the next sign-in. */
 function endSignIn(): void {
-  if (remembered("signedIn") !== null) notify("signedOut", "", true);
+  if (remembered("signedIn") !== null || me.peek()) notify("signedOut", "", true); // another tab may have forgotten it
   leave();
 }
 
@@ -273,7 +273,9 @@ effect(() => {
     },
     // Another tab has signed out, or the sign-in was revoked: nothing else may ask until somebody presses a button.
     onRefused: (status) => {
-      if (status === 401) void refresh().catch(() => undefined);
+      if (status === 401) void need(api.GET("/api/v1/me")).catch((error: unknown) => {
+        if (error instanceof ApiError && error.status === 401) endSignIn();
+      });
     },
     onEvent: (name, data) => {
       if (name === "workspace") void learn(data as Model["Workspace"]);

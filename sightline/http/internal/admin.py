@@ -20,6 +20,7 @@ from sightline.http.pipeline.routes import Param, Route
 from sightline.http.schemas.admin import (
     ActBody,
     AuditQuery,
+    FindKeyBody,
     RefundBody,
     SessionsQuery,
     WorkspacesQuery,
@@ -285,10 +286,25 @@ class AdminResources:
 
     @Route(
         "POST",
+        "/internal/admin/keys/find",
+        "adminFindKey",
+        TAG,
+        "The record of an API key that somebody found",
+        body=FindKeyBody,
+        rate=RateClass.NONE,
+        errors=(Code.NOT_FOUND,),
+    )
+    async def find_key(self, call: Call) -> Reply:
+        """Which workspace it is of, and whether it works. Keys of views and share links are found too."""
+        body: FindKeyBody = call.body
+        return Reply(api_key_json(await self._api_keys.find(body.key)))
+
+    @Route(
+        "POST",
         _KEYS + "/{keyId}/revoke",
         "adminRevokeKey",
         TAG,
-        "Revoke one API key; it works for 60 more seconds",
+        "Revoke one API key; it works for 60 more seconds, an access of OAuth for 5",
         params={"id": Param.UUID, "keyId": Param.UUID},
         body=ActBody,
         rate=RateClass.NONE,

@@ -51,6 +51,14 @@ class RefundBody(ActBody):
         return f"{super().stated} (refund {self.key} of {self.amount_micro_usdc} micro-USDC)"
 
 
+class FindKeyBody(Input):
+    """A whole API key, as somebody found it."""
+
+    AREA = "admin"
+
+    key: Annotated[str, StringConstraints(max_length=200)]
+
+
 class AdoptBody(ActBody):
     """Which payments a person has seen and adopts."""
 

@@ -101,6 +101,21 @@ def test_a_page_on_which_nothing_is_pressed_says_that_its_sign_in_was_ended_else
         consumer.page.wait_for_url("**/#/start", timeout=PATIENCE_MS)
 
 
+def test_who_signs_out_in_one_tab_is_signed_out_in_the_other(browser: Browser, server: ConsoleServer):
+    with a_tab(browser, server.url, DESK) as consumer:
+        consumer.allowed = (r"401 ",)
+        sign_up(consumer, "Harbour Watch", "CONSUMER")
+        other = consumer.page.context.new_page()
+        other.goto(f"{server.url}/console/#/wallet")
+        expect(other.locator("header.top")).to_contain_text("Harbour Watch", timeout=PATIENCE_MS)
+        consumer.click("header summary")
+        consumer.page.get_by_role("button", name="Sign out").click()
+        consumer.page.wait_for_url("**/#/start", timeout=PATIENCE_MS)
+        expect(other.locator(".notice.bad")).to_contain_text("You were signed out", timeout=PATIENCE_MS)
+        other.wait_for_url("**/#/start", timeout=PATIENCE_MS)
+        expect(other.locator("header.top")).not_to_contain_text("Harbour Watch")
+
+
 def test_a_sign_in_that_is_over_is_said(browser: Browser, server: ConsoleServer):
     with a_tab(browser, server.url, DESK) as consumer:
         consumer.allowed = (r"401 ",)

@@ -121,9 +121,6 @@ async def test_a_phone_with_firefox_restarts_ice_and_stays_the_same_publisher(cl
             assert_one_publisher(rig, first, last)
 
 
-@pytest.mark.nightly(
-    "tests/video/interop/test_moving_phone.py::test_a_phone_that_comes_to_another_network_restarts_ice_and_stays_the_same_publisher"
-)
 async def test_a_viewer_that_comes_to_another_network_restarts_ice_and_plays_on(client_script: Path, network: Network):
     async with (
         a_rig(options_of(network), host=network.server) as rig,

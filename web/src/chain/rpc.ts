@@ -16,12 +16,18 @@ export interface TransactionReceipt {
   logs: Log[];
 }
 
-export async function rpc<T>(method: string, ...params: unknown[]): Promise<T> {
+const ANSWER_MS = 10_000;
+const MINED_MS = 60_000;
+
+export const rpc = <T>(method: string, ...params: unknown[]): Promise<T> => ask<T>(method, params);
+
+async function ask<T>(method: string, params: unknown[], within?: AbortSignal): Promise<T> {
   const url = config.value?.rpcUrl ?? "/rpc";
   const answer = await reach(url, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+    ...(within !== undefined && { signal: within }),
   });
   const body = (await answer.json()) as { result?: T; error?: { message: string } };
   if (body.error !== undefined) throw new Error(`${method}: ${body.error.message}`);
@@ -44,14 +50,21 @@ export async function read(to: string, signature: string, ...values: (string | b
   return wordsOf(await rpc<string>("eth_call", { to, data: encodeCall(signature, ...values) }, "latest"));
 }
 
-/** Wait until a transaction is in a block. Throws if it failed, or after 60 s. */
+/** Wait until a transaction is in a block. Throws if it failed, or after 60 s. A question that failed says nothing of the transaction. */
 export async function mined(hash: string): Promise<TransactionReceipt> {
-  for (let tries = 0; tries < 150; tries++) {
-    // A question that failed says nothing of the transaction.
-    const receipt = await rpc<TransactionReceipt | null>("eth_getTransactionReceipt", hash).catch(() => null);
+  const end = performance.now() + MINED_MS;
+  let unanswered: unknown = null;
+  while (performance.now() < end) {
+    let receipt: TransactionReceipt | null = null;
+    try {
+      receipt = await ask<TransactionReceipt | null>("eth_getTransactionReceipt", [hash], AbortSignal.timeout(ANSWER_MS));
+      unanswered = null;
+    } catch (error) {
+      unanswered = error;
+    }
     if (receipt?.status === "0x1") return receipt;
     if (receipt !== null) throw new Error(`transaction ${hash} failed`);
     await new Promise((done) => setTimeout(done, 400));
   }
-  throw new Error(`transaction ${hash} is not mined after 60 s`);
+  throw unanswered ?? new Error(`transaction ${hash} is not mined after 60 s`);
 }

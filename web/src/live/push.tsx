@@ -15,8 +15,8 @@ const bytesOf = (text: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(
 /** The browser's subscription for this server's key. One for another key, from before a restore, gives way. */
 async function subscribe(client: Client): Promise<PushSubscription> {
   // `ready` never resolves without a registration, which fails where the certificate is not trusted.
-  if ((await navigator.serviceWorker.getRegistration()) === undefined) await navigator.serviceWorker.register("/console/worker.js");
-  const worker = await navigator.serviceWorker.ready;
+  const late = new Promise<never>((_, fail) => setTimeout(() => fail(new DOMException("no worker", "TimeoutError")), READY_MS));
+  const worker = await Promise.race([navigator.serviceWorker.ready, late]);
   const applicationServerKey = bytesOf((await need(client.GET(PATH))).serverKey);
   const options = { userVisibleOnly: true, applicationServerKey };
   try {
@@ -37,6 +37,7 @@ async function send(client: Client, name: string): Promise<void> {
 /** A renewal that is under way. Answered after an end, it would subscribe this browser again. */
 let renewal = Promise.resolve();
 const ANSWER_MS = 5000;
+const READY_MS = 10_000;
 
 /** End this browser's alerts of a workspace. Other workspaces of this browser keep its subscription. */
 export async function endAlerts(client: Client, workspaceId: string): Promise<void> {

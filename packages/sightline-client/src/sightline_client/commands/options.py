@@ -56,7 +56,8 @@ def id_argument(kind: str, explained: str | None = None) -> Any:
         try:
             return str(UUID(text))
         except ValueError:
-            raise typer.BadParameter(f"{text[:80]!r} is not the id of {kind}. Pass it as it was printed.") from None
+            shown = "An API key" if text.startswith("svc_") else repr(text[:80])
+            raise typer.BadParameter(f"{shown} is not the id of {kind}. Pass it as it was printed.") from None
 
     return typer.Argument(parser=parse, help=explained)
 

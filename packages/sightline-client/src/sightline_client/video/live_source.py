@@ -168,7 +168,8 @@ def _packets(container: Any, stream: Any) -> Any:
             continue
         first = at if first is None else first
         ticks = begins + round(float((at - first) * stream.time_base) * CLOCK_RATE)
-        if ticks < newest - JUMP_TICKS:  # the camera's clock was set back, or its stream began anew
+        # The camera's clock was set back, or its stream began anew. One packet with a wrong time is hardly a keyframe.
+        if ticks < newest - JUMP_TICKS and packet.is_keyframe:
             first, begins = at, newest + FRAME_TICKS
             ticks = begins
         if ticks < newest:
