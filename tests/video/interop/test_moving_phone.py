@@ -198,4 +198,4 @@ async def test_sightline_play_connects_again_from_another_address(network: Netwo
     log.info("viewer_again", after="another address of sightline play", report=reports[0])
     assert len(reports[0]["again_ms"]) == 1
     assert reports[0]["again_ms"][0] < AIM_S * 1000
-    assert reports[0]["frames"] > 90
+    assert reports[0]["frames"] > 20

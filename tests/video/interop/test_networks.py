@@ -258,4 +258,4 @@ async def test_our_python_clients_publish_and_play_by_a_turn_server_of_the_link_
         async with publishing(made.whip_url, inside=network.inside):
             await rig.heard(MediaKind.FRAMES)
             report = await play_json(made.whep_url, 1.0, inside=network.inside)
-    assert report["frames"] > 10
+    assert report["frames"] > 3

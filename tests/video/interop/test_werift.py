@@ -47,7 +47,7 @@ async def test_werift_plays_every_packet():
         async with publishing(made.whip_url):
             await a_frame(rig.backend, made.ref)
             report = await werift("play", made.whep_url, 4)
-    assert report["frames"] > 80, report
+    assert report["frames"] > 20, report
     assert report["keyframes"] >= 1, report
     assert (report["gaps"], report["state"]) == (0, "connected"), report
 
