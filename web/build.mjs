@@ -9,15 +9,11 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { gzipSync } from "fflate";
 import "../packages/sightline-js/generate.mjs";
-import { arabicCities, cities, places, world } from "./geography.mjs";
+import "./data.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const target = process.argv[2] ?? join(here, "..", "sightline", "web");
 
-writeFileSync(join(here, "src", "map", "world.gen.json"), world());
-writeFileSync(join(here, "src", "map", "cities.gen.json"), cities());
-writeFileSync(join(here, "src", "map", "cities_ar.gen.json"), arabicCities());
-writeFileSync(join(here, "src", "place", "places.gen.txt"), places());
 const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
 execFileSync(process.execPath, [tsc, "--noEmit", "-p", here], { stdio: "inherit" });
 

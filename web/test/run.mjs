@@ -1,16 +1,15 @@
 // Runs the unit tests of web/src with node's test runner. esbuild makes a bundle of each, as it does for the browser.
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { places } from "../geography.mjs";
+import "../data.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "sightline-units-"));
 try {
-  writeFileSync(join(here, "..", "src", "place", "places.gen.txt"), places());
   await build({
     absWorkingDir: here,
     bundle: true,
