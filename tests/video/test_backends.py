@@ -189,7 +189,7 @@ async def test_a_session_is_published_watched_polled_and_closed(opener: Opener):
             assert counter_of(frame.jpeg) is not None
             proof = await setup.heard(MediaKind.FRAMES)
             assert proof.at_ms >= connected.at_ms - 2000
-            assert (await play_json(made.whep_url, 1.0))["frames"] > 3
+            assert (await play_json(made.whep_url, 2.0))["frames"] > 3
         await setup.heard(MediaKind.DISCONNECTED)
         assert [event.kind for event in setup.events].count(MediaKind.CONNECTED) == 1
         assert [event.kind for event in setup.events].count(MediaKind.DISCONNECTED) == 1
@@ -245,14 +245,14 @@ async def test_mediamtx_asks_who_may_watch_when_a_viewer_comes_and_while_it_watc
             by_key, by_wallet = (setup.backend.whep_url_for(made.whep_url, each) for each in (KEY, SIGN_IN))
             async with publishing(made.whip_url):
                 await setup.heard(MediaKind.CONNECTED)
-                assert (await play_json(by_key, 1.0))["frames"] > 3
-                assert (await play_json(by_wallet, 1.0))["frames"] > 3
+                assert (await play_json(by_key, 2.0))["frames"] > 3
+                assert (await play_json(by_wallet, 2.0))["frames"] > 3
                 assert engine.kicked == []
                 rights.allowed.discard(SIGN_IN)
                 await until(lambda: _copy(engine.kicked), bool, "kicked")
                 assert engine.kicked == [by_wallet.partition("?")[2]], "neither the key nor our own reader"
-                assert (await play_json(by_wallet, 1.0))["frames"] == 0
-                assert (await play_json(by_key, 1.0))["frames"] > 3
+                assert (await play_json(by_wallet, 2.0))["frames"] == 0
+                assert (await play_json(by_key, 2.0))["frames"] > 3
         nursery.cancel_scope.cancel()
 
 

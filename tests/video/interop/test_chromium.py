@@ -44,7 +44,7 @@ async def test_chromium_publishes_and_another_plays(client_script: Path, codec: 
         assert later["width"] * frame.height == later["height"] * frame.width
         stats = await viewer.run("window.stats()")
         assert stats["inbound-rtp audio"]["packetsReceived"] > 20
-        heard = await play_json(made.whep_url, 3.0)
+        heard = await play_json(made.whep_url, 6.0)
         assert heard["frames"] > 5
         assert heard["audio_ms"] > 2_000
         assert heard["audio_peak"] > 0.05

@@ -81,7 +81,7 @@ async def test_go2rtc_makes_a_jpeg_of_what_it_plays_from_us():
 async def test_what_is_published_to_go2rtc_plays_from_it():
     async with a_go2rtc({"theirs": ""}) as peer, publishing(peer.whip_url("theirs")):
         await until(lambda: peer.received("theirs"), lambda found: found.codecs == ["h264"], "a publisher")
-        played = await play_json(peer.whep_url("theirs"), 3.0)
+        played = await play_json(peer.whep_url("theirs"), 12.0)
         assert (played["width"], played["height"]) == (1280, 720)
         assert played["frames"] > 15
         assert (await peer.received("theirs")).packets > 30

@@ -257,5 +257,5 @@ async def test_our_python_clients_publish_and_play_by_a_turn_server_of_the_link_
         made = await rig.backend.create_input(a_session_id())
         async with publishing(made.whip_url, inside=network.inside):
             await rig.heard(MediaKind.FRAMES)
-            report = await play_json(made.whep_url, 1.0, inside=network.inside)
+            report = await play_json(made.whep_url, 3.0, inside=network.inside)
     assert report["frames"] > 3
