@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the interop tests need beyond pip (browser, anvil, SpiceDB, media servers), then runs them: in three processes those
-# that may run beside others, then in two those marked `alone`. No test is skipped: a part that cannot be installed fails the run.
+# that may run beside others, then one by one those marked `alone`. No test is skipped: a part that cannot be installed fails the run.
 # Rounds that repeat one claim draw from SIGHTLINE_KILL_SEED, by default the date.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,4 +45,4 @@ for argument in "$@"; do
 done
 echo "-- SIGHTLINE_KILL_SEED=$SIGHTLINE_KILL_SEED"
 timed tests -m "interop and not alone$gate" -n 3 --dist loadfile --no-loadscope-reorder --durations=15 "${files[@]}" "$@"
-timed tests -m "interop and alone$gate" -n 2 --dist loadfile --no-loadscope-reorder --durations=15 "${files[@]}" "$@"
+timed tests -m "interop and alone$gate" --durations=15 "${files[@]}" "$@"
