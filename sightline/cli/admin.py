@@ -306,7 +306,7 @@ def keys(
 
 @app.command("find-key")
 def find_key(as_json: AsJson = False, data_dir: DataDir = None, config: ConfigFile = None) -> None:
-    """Say of which workspace a whole API key is that was found somewhere. It is read from standard input."""
+    """Name the workspace and the id of a leaked API key, which is read from standard input."""
     from sightline.cli.admin_text import found_lines
 
     settings = settings_of(config, as_json=as_json, data_dir=data_dir)
@@ -326,9 +326,9 @@ def revoke_key(
     data_dir: DataDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Revoke one API key of a workspace, as its people can. It works for 60 more seconds, an access of OAuth for 5.
+    """Revoke one API key of a workspace. It works for 60 more seconds, an OAuth grant for 5.
 
-    `suspend` refuses every call of the workspace at once. `find-key` says of whom a key is that was found somewhere.
+    `suspend` refuses every call of the workspace at once. `find-key` names the owner of a leaked key.
     """
     from sightline.cli.admin_text import revoked_lines
 

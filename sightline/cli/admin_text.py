@@ -92,7 +92,7 @@ def keys_table(found: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def found_lines(key: Mapping[str, Any]) -> Iterator[str]:
-    """Say of whom a key is, and how it is revoked."""
+    """Describe a key and its owner, with the command that revokes it."""
     yield _named("workspace", key["workspaceId"])
     yield _named("key", f"{key['keyId']} {_plain(key['label'])}")
     yield _named("scopes", ", ".join(key["scopes"]))
@@ -106,9 +106,9 @@ def found_lines(key: Mapping[str, Any]) -> Iterator[str]:
 
 
 def revoked_lines(workspace: str, key: Mapping[str, Any]) -> Iterator[str]:
-    """Say when a key was revoked, and when it ends."""
+    """Say when a key was revoked, and when it stops working."""
     revoked, ends = _time(key["revokedAt"]), _time(key["gracePeriodEnd"])
-    yield f"Key {key['keyId']} of {workspace} was revoked at {revoked}, and ends at {ends}."
+    yield f"Key {key['keyId']} of {workspace} was revoked at {revoked}. It stops working at {ends}."
 
 
 def _are_missing_together(windows: Sequence[Mapping[str, Any]]) -> bool:

@@ -141,7 +141,7 @@ class ApiKeys:
         return await self._store.keys_in(workspace_id)
 
     async def find(self, plaintext: str) -> ApiKeyRecord:
-        """Return the record of a whole key.
+        """Return the record of a key, given its plaintext.
 
         Raises:
             RefusedError: NOT_FOUND.

@@ -27,7 +27,7 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="session")
 def browser(playwright: Playwright) -> Iterator[Browser]:
-    with launched(playwright, is_whole=False) as browser:
+    with launched(playwright, is_full=False) as browser:
         yield browser
 
 

@@ -29,7 +29,7 @@ from tests.e2e.server import Server
 from tests.video.interop.browser import chromium_path
 
 CHROMIUM_FLAGS = [
-    # A third of the pictures that the camera takes by itself: encoding them is half of what these tests compute.
+    # Fewer frames a second than the default 20, because encoding them takes much of the CPU of these tests.
     "--use-fake-device-for-media-stream=fps=8",
     "--use-fake-ui-for-media-stream",
     "--autoplay-policy=no-user-gesture-required",
@@ -106,12 +106,12 @@ class ConsoleServer:
 
 
 @contextmanager
-def launched(playwright: Playwright, *, is_whole: bool) -> Iterator[Browser]:
+def launched(playwright: Playwright, *, is_full: bool) -> Iterator[Browser]:
     """Run a headless Chromium with a fake camera.
 
-    Without what is around the page (installation, notifications) a tab takes half of the CPU.
+    The headless shell, without installation and notifications, needs about half of the CPU for each tab.
     """
-    path = chromium_path() if is_whole else shutil.which("chromium-headless-shell")
+    path = chromium_path() if is_full else shutil.which("chromium-headless-shell")
     assert path, "scripts/interop_video.sh installs it"
     browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
     try:
@@ -122,8 +122,8 @@ def launched(playwright: Playwright, *, is_whole: bool) -> Iterator[Browser]:
 
 @contextmanager
 def a_browser() -> Iterator[Browser]:
-    """Run the whole Chromium, where no other test of the process has a browser."""
-    with sync_playwright() as playwright, launched(playwright, is_whole=True) as browser:
+    """Run full Chromium with a Playwright of its own: a process can have one only."""
+    with sync_playwright() as playwright, launched(playwright, is_full=True) as browser:
         yield browser
 
 

@@ -289,13 +289,13 @@ class AdminResources:
         "/internal/admin/keys/find",
         "adminFindKey",
         TAG,
-        "The record of an API key that somebody found",
+        "The record of a leaked API key",
         body=FindKeyBody,
         rate=RateClass.NONE,
         errors=(Code.NOT_FOUND,),
     )
     async def find_key(self, call: Call) -> Reply:
-        """Which workspace it is of, and whether it works. Keys of views and share links are found too."""
+        """Its workspace, and whether it still works. Keys of x402 views and of share links are found too."""
         body: FindKeyBody = call.body
         return Reply(api_key_json(await self._api_keys.find(body.key)))
 
@@ -304,7 +304,7 @@ class AdminResources:
         _KEYS + "/{keyId}/revoke",
         "adminRevokeKey",
         TAG,
-        "Revoke one API key; it works for 60 more seconds, an access of OAuth for 5",
+        "Revoke one API key; it works for 60 more seconds, an OAuth grant for 5",
         params={"id": Param.UUID, "keyId": Param.UUID},
         body=ActBody,
         rate=RateClass.NONE,

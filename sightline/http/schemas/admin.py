@@ -52,7 +52,7 @@ class RefundBody(ActBody):
 
 
 class FindKeyBody(Input):
-    """A whole API key, as somebody found it."""
+    """The plaintext of a leaked API key."""
 
     AREA = "admin"
 

@@ -1,4 +1,4 @@
-"""The whole Chromium for tests of what is around the page: installation, notifications, its worker."""
+"""Full Chromium, for tests of installation, notifications and the service worker."""
 
 from collections.abc import Iterator
 
@@ -10,5 +10,5 @@ from tests.console.people import launched
 
 @pytest.fixture(scope="package")
 def browser(playwright: Playwright) -> Iterator[Browser]:
-    with launched(playwright, is_whole=True) as browser:
+    with launched(playwright, is_full=True) as browser:
         yield browser

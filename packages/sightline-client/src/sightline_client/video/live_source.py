@@ -23,7 +23,7 @@ READ_S: Final = 10.0
 QUEUE_PACKETS_MAX: Final = 120
 FRAME_TICKS: Final = CLOCK_RATE // 30
 JUMP_TICKS: Final = CLOCK_RATE
-"""Packets of B-frames are reordered by less."""
+"""A larger step back in time is a restarted clock; B-frames are reordered by less."""
 CODECS: Final = frozenset({"h264", "vp8"})
 
 
